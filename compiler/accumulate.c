@@ -1,7 +1,7 @@
-/* accumulate: the net once more, for another batch of the same step (`accumulate = k`).
+/* accumulate: copies the net for another batch of the same step (`accumulate = k`).
  *
- * Every node that depends on an input is copied, on inputs of its own; what depends on parameters and constants alone is shared. A copy stands behind the
- * forward nodes and has the node that it is like as its origin: strategies are chosen for one batch, and all batches of a step have them. */
+ * Every node that depends on an input is copied, with inputs of its own; what depends on parameters and constants alone is shared. Copies come after the
+ * forward nodes, and the origin of a copy is the node copied: strategies are chosen for one batch, and all batches of a step have them. */
 #include <string.h>
 
 #include "compiler/compiler.h"

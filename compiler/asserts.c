@@ -19,7 +19,7 @@ static bool kept(const Assertion *assertion, double measured) {
 
 /* ---------------------------------------------------------------- where a communication is */
 
-/* Whether a step from `first` on that takes `instance`, through other communications too, belongs to what the pattern covers. *user: its node. */
+/* Whether the pattern covers a step from `first` on that takes `instance`, directly or through other communications. *user: its node. */
 static bool taken_at(const Facts *facts, int first, int instance, const char *pattern, int *user) {
     for (int s = first; s < facts->role->steps.n; s++) {
         const Step *step = &facts->role->steps.at[s];
@@ -37,7 +37,7 @@ static bool taken_at(const Facts *facts, int first, int instance, const char *pa
     return false;
 }
 
-/* Whether a communication of this kind is there: of a value that is made there, or for an operator there. *user: a node that takes it there, -1: none. */
+/* Whether a communication is at the forbidden place: its value is made there, or an operator there takes it. *user: a node that takes it there, -1: none. */
 static bool is_forbidden(const Facts *facts, const Forbidden *forbidden, const Communication *move, int *user) {
     const Graph *g = facts->graph;
     *user = -1;
@@ -56,7 +56,7 @@ typedef struct Found {
 
 typedef VEC(Found) FoundList;
 
-/* Those of all roles. One that several roles take part in counts once, and as a role that receives has it. */
+/* Those of all roles. A communication of several roles counts once, as a role that receives has it. */
 static FoundList find_forbidden(const Build *b, const Forbidden *forbidden) {
     FoundList list = {0};
     const size_t nrequests = (size_t)program_requests(b->program) + 1;
@@ -109,7 +109,7 @@ static void note_communication(const Compilation *c, const Found *found) {
     text_finish(&text);
 }
 
-/* What changes what a plan sends: the search that keeps to demands, or, where it did not find one, strategies by hand. */
+/* Hints at what makes a plan send less: the search that keeps to demands or, where that found none, strategies by hand. */
 static void hint_value(const Compilation *c, const char *value, const char *aim) {
     const Settings *settings = &program_train(c)->front.graph.settings;
     const bool divides_batch = settings->mode == MODE_DATA_PARALLEL;
@@ -133,7 +133,7 @@ static bool check_forbidden(const Compilation *c, const Forbidden *forbidden) {
     return false;
 }
 
-/* What is sent, the most bytes first: "all_reduce of layer.*.w.grad 12 x 4.0 MiB". */
+/* Notes what is sent, the most bytes first: "all_reduce of layer.*.w.grad 12 x 4.0 MiB". */
 static void note_sent(const Compilation *c) {
     const Build *b = program_train(c);
     const Facts *facts = b->role_facts; /* of the role that sends most */

@@ -2,14 +2,14 @@
  *
  * Before: every forward node that is no leaf has a strategy, the states and inputs whose layout user or dataset fix have it (propagate).
  * After:
- * - every other node has one too: a gradient node its forward node's letters and their axes, a write the storage layout of its
- *   state, as what adds up the gradients of that state's users, an update the same or, of a large state, a part of it (update_layout); a leaf the layout in
+ * - every other node has one too: a gradient node the letters of its forward node and their axes; a write the storage layout of its state, and so has
+ *   what adds up the gradients of that state's users; an update the same or, for a large state, a part of it (update_layout); a leaf the layout in
  *   which it is delivered;
  * - all states and inputs have a layout: the given one, else what the first consumer needs; a slot that of its update;
  * - values[v].layout is what the producer makes, partial sums included; home[v] the layout into which the canonical form converts it at once:
  *   complete, in the layout that the user asked of the result, if any. No operand is taken as a partial sum here: pass `collectives` sees
  *   the way from the partial sum to what its users need as one conversion anyway;
- * - need[n][i] is the layout that node n asks of operand i, report_need[k] the one in which the k-th of what is reported is.
+ * - need[n][i] is the layout that node n asks of operand i, report_need[k] the layout of the k-th reported value.
  * One linear walk over the nodes for each of these. */
 #include <assert.h>
 #include <string.h>
@@ -18,13 +18,13 @@
 
 /* ---------------------------------------------------------------- states and inputs */
 
-/* A state or input that has no layout yet gets that which its first user needs. */
+/* Gives a state or input without a layout the one that its first user needs. */
 static void prefer_layout(Graph *g, const Node *leaf, const Layout *need) {
     if (leaf->op == OP_read && g->states.at[leaf->state].layout == NULL) g->states.at[leaf->state].layout = need;
     if (leaf->op == OP_input && g->inputs.at[leaf->state].layout == NULL) g->inputs.at[leaf->state].layout = need;
 }
 
-/* What no one asked for is whole; slots lie as their parameters. */
+/* What no user has given a layout is whole; slots lie as their parameters. */
 static void default_layouts(Graph *g) {
     for (int i = 0; i < g->inputs.n; i++)
         if (g->inputs.at[i].layout == NULL) g->inputs.at[i].layout = whole_layout(g, &g->inputs.at[i].type.shape);
@@ -68,7 +68,7 @@ static const Layout *pinned_layout(Graph *g, const Layout *from, Pin pin, const 
     return graph_layout(g, &layout, shape);
 }
 
-/* The one rank where the user wants a state, at(3), and its slots, of the ranks of the stage that has it; no digit: none. As program train has it. */
+/* The one rank, of the stage's ranks, where the user wants a state and its slots, at(3); no digit: none. For other programs as train has it. */
 static Pin rank_pin(const Build *b, const Graph *g, int state, int stage) {
     if (b->follows != NULL && state < b->follows->sharded.graph.states.n) {
         const Pin *pin = &b->follows->sharded.graph.states.at[state].layout->pin;
@@ -79,7 +79,7 @@ static Pin rank_pin(const Build *b, const Graph *g, int state, int stage) {
     return hint != NULL && hint->at > 0 && pin_is_rank(g, &pin) ? pin : (Pin){0};
 }
 
-/* A lookup in a table that lies on one rank of its stage is that rank's: indices go there, and rows come back. The user's strategy stays. */
+/* A lookup in a table on one rank of its stage runs on that rank: indices go there, and rows come back. The user's strategy stays. */
 static Pin lookup_pin(const Build *b, const Graph *g, const Node *node) {
     if ((node->op != OP_embedding && node->op != OP_gather) || node->from == STRATEGY_USER) return (Pin){0};
     const Node *table = graph_producer(g, node->in[0]);
@@ -87,7 +87,7 @@ static Pin lookup_pin(const Build *b, const Graph *g, const Node *node) {
     return rank_pin(b, g, table->state, table->stage);
 }
 
-/* Operators, states and inputs of a stage are its ranks' alone. */
+/* Pins the operators of a stage to its ranks. */
 static void pin_forward(const Build *b, Graph *g) {
     for (int n = 0; n < g->nforward; n++) {
         Node *node = &g->nodes.at[n];
@@ -102,7 +102,7 @@ static void pin_forward(const Build *b, Graph *g) {
     }
 }
 
-/* States of train lie as there. */
+/* Pins states and inputs; those of train lie as there. */
 static void pin_leaves(const Build *b, Graph *g) {
     const int first = b->follows != NULL ? b->follows->sharded.graph.states.n : 0;
     int *of_state = arena_alloc(g->arena, sizeof *of_state * (size_t)(g->states.n + 1));
@@ -123,7 +123,7 @@ static void pin_leaves(const Build *b, Graph *g) {
     }
 }
 
-/* The layout of each operand as the strategy says: states and inputs lie as their first user in the forward part takes them. */
+/* Gives states and inputs the layout in which the strategy of their first user in the forward part takes them. */
 static void leaf_layouts(Graph *g) {
     for (int n = 0; n < g->nforward; n++) {
         const Node *node = &g->nodes.at[n];
@@ -144,14 +144,14 @@ bool pass_propagate(Build *b) {
     return (options_explain(b->options) ? propagate_explained : propagate)(&b->front.graph, &b->front.propagation, b->diags);
 }
 
-/* What is gathered twice, and the phases between which it is dropped. */
+/* Finds what is gathered again, and the phases between which it is dropped. */
 static void find_phases(Sharded *s) {
     const Graph *g = &s->graph;
     int nparameters = 0;
     for (int k = 0; k < g->states.n; k++)
         nparameters += g->states.at[k].trainable;
     const double last =
-        g->settings.regather_share > 0 ? g->settings.regather_share * nparameters : nparameters; /* slots come behind them */
+        g->settings.regather_share > 0 ? g->settings.regather_share * nparameters : nparameters; /* slots come after parameters */
     for (int n = 0, phase = 0; n < g->nodes.n; n++) {
         const bool forward = graph_is_forward(g, n);
         phase += forward == (phase % 2 == 1);

@@ -276,7 +276,7 @@ int layouts_convertible(const WrittenLayout *from, const WrittenLayout *to) {
         Layout partial;
         layout_init(&partial, ndim);
         if (use->list < ndim || !layout_append(&partial, use->list, use->digit)) continue;
-        /* Of a source that is partial in this kind alone: two kinds are another mistake. */
+        /* Tests a source that is partial in this kind alone: two kinds are another mistake. */
         Layout source;
         layout_init(&source, ndim);
         for (int k = 0; k < layout_count(&from->layout, use->list); k++)
@@ -287,7 +287,7 @@ int layouts_convertible(const WrittenLayout *from, const WrittenLayout *to) {
                        "the target is partial over %.*s, over which the source is not (+%s)", use->length, to->text + use->at,
                        reduction_name[use->list - ndim]);
     }
-    /* Each of the target's is among the source's, so the source is partial in two kinds in which the target is not. */
+    /* Each partial digit of the target is one of the source, so the source is partial in two kinds in which the target is not. */
     int last = -1;
     for (int i = 0; i < from->nuses; i++)
         if (from->use[i].list >= ndim) last = i;

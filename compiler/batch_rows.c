@@ -1,5 +1,5 @@
-/* batch_rows: where the rows of a batch are in each value, and whether a row depends on that row of the data alone. Operators' rules say it: what can be split along a
- * dimension without communication keeps apart what lies along it. */
+/* batch_rows: where the rows of a batch are in each value, and whether a row depends on that row of the data alone. Operators' rules say so: what can be split along a dimension
+ * without communication keeps what lies along it apart. */
 #include "compiler/rows.h"
 
 /* The dimension of a reshape's result in which the rows are, each in a run of its own as in dimension `at` of the operand; -1: in none. */
@@ -22,7 +22,7 @@ static int result_dim(const Graph *graph, const Node *node, int k, int factor) {
     return -1;
 }
 
-/* Whether each of so many rows is read at its own place alone: they are not cut, padded or seen through windows. halo NULL: there are none. */
+/* Whether each of so many rows is read only at its own place: they are not cut, padded or seen through windows. halo NULL: there are no windows. */
 static bool sees_itself(const Halo *halo, int64_t rows) {
     return halo == NULL || (halo->of == rows && halo->stride == 1 && halo->low == 0 && halo->high == 0);
 }

@@ -3,12 +3,12 @@
  * more than its bucket; it is of one kind and element type. Each gradient keeps its own buffers: a bucket saves messages and meetings of the
  * ranks, no copy is made, and every sum is added in the same order as without.
  *
- * A bucket is under way until the end of the backward pass, unless more than two buckets' size would be: then the oldest is waited for first.
- * That bounds the memory that gradients take. Of ranks on several nodes what is reported as a sum, the loss
- * most likely, joins the last bucket: alone it would keep gradients waiting for as many messages as they take themselves.
+ * A bucket is in flight until the end of the backward pass, unless more than two buckets' size would be: then the oldest is waited for first.
+ * That bounds the memory that gradients take. Where ranks are on several nodes, a reported sum, most likely the loss,
+ * joins the last bucket: alone it would keep gradients waiting for as many messages as they take themselves.
  *
- * Conversions of values are joined too where many small ones are needed at about one time, of the rows that are looked up in 26 tables, say, as long as that is faster by the machine's figures; and so
- * is what one stage of a pipeline sends another in a task, for one of its tasks. */
+ * Conversions of values are joined too where many small ones are needed at about the same time (the rows looked up in 26 tables, say) and that is faster by the machine's figures; and so
+ * is what one stage of a pipeline sends, in one of its tasks, for one task of another stage. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ typedef struct Member {
 
 enum { BY_UPDATE = 1, BY_WRITE = 2, BY_OTHER = 4 };
 
-/* Per node which users a convert's result has, through further converts too. */
+/* Per node which kinds of users its result has, through converts too. */
 static char *users_of_converts(const Build *b) {
     const Graph *g = &b->spmd.graph;
     char *users = arena_alloc(b->arena, (size_t)g->nodes.n + 1);
@@ -34,7 +34,7 @@ static char *users_of_converts(const Build *b) {
     for (int n = g->nodes.n - 1; n >= 0; n--) {
         const Node *node = &g->nodes.at[n];
         int by = node->op == OP_convert ? users[n] : node->op == OP_write ? BY_WRITE : gradient_is_whole(g, node) ? BY_UPDATE : BY_OTHER;
-        for (int i = 0; i < node->nin; i++) /* the norm by which gradients are clipped is made of them: it never shares their bucket */
+        for (int i = 0; i < node->nin; i++) /* the norm that clips gradients is computed from them: it never shares their bucket */
             users[g->values.at[node->in[i]].node] |= (char)(node->op == OP_clip && i > 0 ? BY_OTHER : by);
     }
     return users;
@@ -51,12 +51,12 @@ void buckets_init(Build *b, Buckets *buckets) {
     memset(buckets->of, -1, sizeof *buckets->of * (size_t)(b->spmd.graph.nodes.n + 1));
 }
 
-/* The ranks that hold a value are those of this stage; -1: all. */
+/* The stage whose ranks hold a value; -1: all. */
 static int pin_of(const Graph *g, int value) {
     return pin_stage(g, &g->values.at[value].layout->pin);
 }
 
-/* Per node how many members wait for each other, one after the other, before it. */
+/* Per node the length of the longest chain of members before it, each waiting for the one before. */
 static int *depths_of(Build *b, const Member *members, int n) {
     const Graph *g = &b->spmd.graph;
     int *depth = arena_alloc(b->arena, sizeof *depth * ((size_t)g->nodes.n + 1));
@@ -71,7 +71,7 @@ static int *depths_of(Build *b, const Member *members, int n) {
     return depth;
 }
 
-/* Distributes the members of a stage (-1: of none), sorted by key, over new buckets: those of one have one depth, so that none waits for its own bucket. */
+/* Distributes the members of a stage (-1: of none), sorted by key, over new buckets, each of members of one depth, so that none waits for its own bucket. */
 static void fill_stage(Build *b, Buckets *buckets, const Member *members, int n, const int *depth, int64_t first_limit, int stage) {
     const Graph *g = &b->spmd.graph;
     int open[NCOMMS][NDTYPES];
@@ -112,10 +112,10 @@ static int bucket_compare(const void *a, const void *b) {
     return (*x)->ready != (*y)->ready ? ((*x)->ready < (*y)->ready ? -1 : 1) : (*x)->members.at[0] - (*y)->members.at[0];
 }
 
-/* When each bucket must be over: at the end, or when too much is under way. */
+/* Sets when each bucket must end: at `end`, or earlier where too much would be in flight. */
 static void limit_flight(Build *b, Buckets *buckets, int end) {
     int64_t size = b->spmd.graph.settings.bucket_bytes > 0 ? b->spmd.graph.settings.bucket_bytes : BUCKET_BYTES, most, flight = 0;
-    if (!mul_checked(size, 4, &most)) most = INT64_MAX; /* sources and targets of two */
+    if (!mul_checked(size, 4, &most)) most = INT64_MAX; /* of two buckets: sources and targets */
     Bucket **order = arena_alloc(b->arena, sizeof *order * (size_t)(buckets->at.n + 1));
     for (int k = 0; k < buckets->at.n; k++)
         order[k] = &buckets->at.at[k];
@@ -131,7 +131,7 @@ static void limit_flight(Build *b, Buckets *buckets, int end) {
     }
 }
 
-/* The communications whose source `root_class` makes and that only `users` take. */
+/* The communications that only `users` take: of updates' results, or of partial sums that other kernels make. */
 static Member *members_of(Build *b, const int *key, bool updates, int users, int *n) {
     const Graph *g = &b->spmd.graph;
     const char *of = users_of_converts(b);
@@ -153,7 +153,7 @@ static Member *members_of(Build *b, const int *key, bool updates, int users, int
     return members;
 }
 
-/* What a conversion takes alone. */
+/* The time of a conversion alone. */
 static MoveSeconds seconds_of(const Build *b, const Node *convert) {
     const Graph *g = &b->spmd.graph;
     const Value *from = &g->values.at[convert->in[0]], *to = &g->values.at[convert->out[0]];
@@ -170,7 +170,7 @@ static double seconds_more(const Build *b, const Bucket *bucket, MoveSeconds one
     return fmax(0, one.messages_s - most) + one.bytes_s;
 }
 
-/* Whether a reported sum may join the bucket, and that takes no more time. */
+/* Whether a reported sum may join the bucket and takes no more time there. */
 static bool takes_report(const Build *b, const Bucket *bucket, const Node *sum, const int *key) {
     const Graph *g = &b->spmd.graph;
     const int source = sum->in[0], stage = pin_of(g, source);
@@ -181,7 +181,7 @@ static bool takes_report(const Build *b, const Bucket *bucket, const Node *sum, 
            seconds_more(b, bucket, alone) <= (1 - options_machine(b->options)->overlap) * move_seconds(alone);
 }
 
-/* The sums that nothing but a report takes, each in the last bucket that then takes no longer than the sum alone cannot run behind kernels. */
+/* Joins each sum that only a report takes to the last bucket that it prolongs by no more than the part of the sum that, alone, would not overlap. */
 static void join_reports(Build *b, Buckets *buckets, const int *key) {
     const Graph *g = &b->spmd.graph;
     const int *uses = graph_uses(g, b->arena);
@@ -212,22 +212,22 @@ void buckets_of_gradients(Build *b, Buckets *buckets, const int *key, int end) {
 
 /* ---------------------------------------------------------------- conversions of values */
 
-enum { FEW = 4, NEAR = 64 }; /* so many are worth a bucket; kernels between its users */
+enum { FEW = 4, NEAR = 64 }; /* conversions that are worth a bucket; kernels between its users, at most */
 
 typedef struct Joined {
     int node, source, user; /* the convert; positions of the kernel that makes its source, and of its first user */
-    double ready_s, use_s;  /* when its source is made and its result used, if nothing is waited for */
-    double seconds, end_s;  /* that it takes; when what of it runs beside kernels is over, if it is alone */
+    double ready_s, use_s;  /* when its source is made and its result is used, without any waits */
+    double seconds, end_s;  /* that it takes; when the part of it that overlaps with kernels ends, if it is alone */
 } Joined;
 
-/* What the conversions are sought in. */
+/* Where the conversions are looked for. */
 typedef struct Values {
     Build *b;
     Buckets *buckets;
     int n;
     const int *order, *position; /* of n kernels */
     const int *task;             /* of a pipeline; NULL: there are no stages */
-    double **begin_s;            /* [stage + 1][position]: kernels of the stage before it, of -1 all kernels */
+    double **begin_s;            /* [stage + 1][position]: time of the stage's kernels before it; stage -1: of all */
     Joined *joined;              /* room for those of a bucket */
     bool *taken;                 /* per node: joined, or found to be faster apart */
 } Values;
@@ -237,12 +237,12 @@ static int by_user(const void *a, const void *b) {
     return x->user != y->user ? x->user - y->user : x->source != y->source ? x->source - y->source : x->node - y->node;
 }
 
-/* Of a pipeline the stage whose ranks hold a value; -1: all, or there are no stages. */
+/* In a pipeline the stage whose ranks hold a value; -1: all, or there are no stages. */
 static int stage_of(const Graph *g, int value) {
     return settings_stages(&g->settings) > 1 ? pin_of(g, value) : -1;
 }
 
-/* What a state holds, or a view of it, is not waited for late (roles.c). */
+/* Whether a value is a state's, or a view or conversion of one: such is not waited for late (roles.c). */
 static bool is_of_state(const Graph *g, int value) {
     const Node *root = graph_producer(g, value);
     while (op_table[root->op].view || root->op == OP_convert)
@@ -250,13 +250,13 @@ static bool is_of_state(const Graph *g, int value) {
     return root->op == OP_read;
 }
 
-/* From the ranks of one stage to those of another. */
+/* Whether it goes from the ranks of one stage to those of another. */
 static bool is_send(const Graph *g, const Node *convert) {
     const int from = stage_of(g, convert->in[0]), to = stage_of(g, convert->out[0]);
     return from >= 0 && to >= 0 && from != to && !layout_is_partial(g->values.at[convert->in[0]].layout) && !is_of_state(g, convert->in[0]);
 }
 
-/* Conversions of what kernels make that are in no bucket, as they are used. */
+/* Conversions of kernels' results that are in no bucket, in the order of use. */
 static Joined *conversions_of_values(const Values *v, int *n) {
     const Graph *g = &v->b->spmd.graph;
     Joined *all = arena_alloc(v->b->arena, sizeof *all * (size_t)(g->nodes.n + 1));
@@ -278,7 +278,7 @@ static int by_source(const void *a, const void *b) {
     return x->source != y->source ? x->source - y->source : by_user(a, b);
 }
 
-/* The times of n conversions, as they are used. Of what one stage sends another: as if the receiver stood waiting when the first source is made. */
+/* Sets the times of n conversions, in the order of use. For sends between stages: as if the receiver were waiting when the first source is made. */
 static void joined_times(const Values *v, Joined *joined, int n) {
     const Graph *g = &v->b->spmd.graph;
     const Node *node = &g->nodes.at[joined[0].node];
@@ -290,7 +290,7 @@ static void joined_times(const Values *v, Joined *joined, int n) {
     }
 }
 
-/* Whether less is waited for where n conversions, as they are used, are one: it starts with the last source, and is needed with the first user. As the timeline counts it. */
+/* Whether kernels wait less if n conversions, in the order of use, are one, which starts with the last source and is needed by the first user. Counted as in the timeline. */
 static bool is_faster(const Values *v, int n) {
     const Build *b = v->b;
     const Graph *g = &b->spmd.graph;
@@ -316,12 +316,12 @@ static bool is_faster(const Values *v, int n) {
     return fmax(0, end - use_s) + (1 - machine->overlap) * together < apart;
 }
 
-/* Of the kernel at a position; behind the last, where results are reported: none. */
+/* The task of the kernel at a position; after the last, where results are reported: -1. */
 static int task_at(const Values *v, int position) {
     return position < v->n ? v->task[v->order[position]] : -1;
 }
 
-/* Of one kind, between the same stages, in the same tasks. */
+/* Whether they are of one kind, between the same stages, in the same tasks. */
 static bool are_alike(const Values *v, const Joined *a, const Joined *b) {
     const Graph *g = &v->b->spmd.graph;
     const Node *x = &g->nodes.at[a->node], *y = &g->nodes.at[b->node];
@@ -330,7 +330,7 @@ static bool are_alike(const Values *v, const Joined *a, const Joined *b) {
     return v->task == NULL || (task_at(v, a->source) == task_at(v, b->source) && task_at(v, a->user) == task_at(v, b->user));
 }
 
-/* The conversions from the first of n on that may be one with it, and are in no other: *bucket, and as they are used. */
+/* Collects in *bucket, in the order of use, the first of n conversions and those after it that may join it and are not taken. */
 static void gather_bucket(const Values *v, const Joined *all, int n, Bucket *bucket) {
     const Build *b = v->b;
     const Graph *g = &b->spmd.graph;
@@ -346,7 +346,7 @@ static void gather_bucket(const Values *v, const Joined *all, int n, Bucket *buc
     }
 }
 
-/* When kernels begin, of each stage's by themselves. */
+/* When kernels begin, those of each stage by themselves. */
 static double **stages_begin(const Build *b, const int *order, int n) {
     const Graph *g = &b->spmd.graph;
     const int nstages = settings_stages(&g->settings) > 1 ? settings_stages(&g->settings) : 0;

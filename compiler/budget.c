@@ -9,9 +9,9 @@
 
 /* ---------------------------------------------------------------- measures */
 
-enum { LEAST_BUCKET = 4096, FEW = 16 }; /* bytes; what saves no such part of what is missing is not tried */
+enum { LEAST_BUCKET = 4096, FEW = 16 }; /* bytes; what saves less than 1/FEW of what is missing is not tried */
 
-/* Parameters stored in parts; regather: dropped between their uses. */
+/* Stores parameters in parts; regather: what is dropped between uses. */
 static bool store_parameters(Settings *settings, int nranks, Regather regather) {
     if (settings->optimizer == OPTIMIZER_NONE || nranks == 1) return false;
     if (settings->shard_states == SHARD_PARAMETERS && settings->regather == regather) return false;
@@ -28,7 +28,7 @@ static bool regather_parameters(Settings *settings, int nranks) {
     return store_parameters(settings, nranks, REGATHER_PARAMETERS);
 }
 
-/* Every rank keeps and updates all of its copy: sums of gradients run behind the backward pass, and nothing is gathered behind the update. */
+/* Every rank keeps and updates its whole copy: sums of gradients overlap with the backward pass, and nothing is gathered after the update. */
 static bool share_nothing(Settings *settings, int nranks) {
     if (settings->shard_states_given || settings->shard_states != SHARD_OPTIMIZER) return false;
     if (settings->optimizer == OPTIMIZER_NONE || nranks == 1) return false;
@@ -42,7 +42,7 @@ static bool regather_all(Settings *settings, int nranks) {
     return true;
 }
 
-/* Gradients of a step's batches are added up in parts. */
+/* Accumulates the gradients of a step's batches in parts. */
 static bool shard_gradients(Settings *settings, int nranks) {
     (void)nranks;
     if (settings->shard_states_given || settings->shard_states != SHARD_OPTIMIZER || settings->accumulate < 2) return false;
@@ -50,7 +50,7 @@ static bool shard_gradients(Settings *settings, int nranks) {
     return true;
 }
 
-/* States of small parameters are in parts too, as others are. */
+/* Stores states of small parameters in parts too, like the others. */
 static bool share_small(Settings *settings, int nranks) {
     if (settings->shard_from_given || settings->shard_bytes == 0 || settings->optimizer == OPTIMIZER_NONE || nranks == 1) return false;
     settings->shard_bytes = 0;
@@ -61,14 +61,14 @@ static void regather_less(Settings *settings, double share) {
     settings->regather_share = share;
 }
 
-/* What the last of these measures of one kind has chosen. */
+/* The bytes chosen by the last measure of this kind; without one, none. */
 static int64_t last_bytes(const Measures *measures, int measure, int64_t none) {
     for (int k = measures->n - 1; k >= 0; k--)
         if (measures->taken[k].measure == measure) return measures->taken[k].bytes;
     return none;
 }
 
-/* The cuts count what stages hold about as it is: by what is missing they aim at less. */
+/* Lowers the bytes that the cuts aim at by what is missing: they count roughly what stages hold. */
 static bool cut_choose(const Build *b, const Tried *with, const Measures *measures, int64_t limit, Taken *taken) {
     const Settings *settings = &b->front.graph.settings;
     const int64_t missing = memory_bytes(&with->cost) - limit;
@@ -81,12 +81,12 @@ static void cut_set(Settings *settings, int64_t bytes) {
     settings->cut_bytes = bytes;
 }
 
-/* Two buckets are under way at most (buckets.c). What the user says stays. */
+/* At most two buckets are in flight (buckets.c). A size that the user gave stays. */
 static int64_t buckets_most(const Graph *g) {
     const int64_t all = graph_trainable_bytes(g), two = 2 * g->settings.bucket_bytes;
     return g->settings.bucket_given || g->nranks == 1 ? 0 : two < all ? two : all;
 }
-/* A quarter of what there is, as a power of two. */
+/* At most a quarter of the size so far, a power of two. */
 static bool bucket_choose(const Build *b, const Tried *with, const Measures *measures, int64_t limit, Taken *taken) {
     (void)with, (void)limit;
     const Settings *settings = &b->front.graph.settings;
@@ -119,7 +119,7 @@ static int64_t shared_most(const Graph *g) {
     int64_t least;
     return shared_bytes(g, &least);
 }
-/* All ranks update the smallest of these, too, and gather no parts of them: not of large ones, whose bytes count for more than their messages. */
+/* Has every rank update the smallest of these whole, so that they are not gathered; not large ones, whose bytes cost more than messages. */
 enum { MOST_WHOLE = 8 << 20 };
 static bool shard_from_choose(const Build *b, const Tried *with, const Measures *measures, int64_t limit, Taken *taken) {
     (void)measures, (void)limit;
@@ -148,9 +148,9 @@ static const Measure table[NMEASURES] = {
     [RECOMPUTE] = {"recompute", .choose = recompute_choose},
 };
 #define A_LITTLE 1.005 /* predictions that differ by less are taken to be equal */
-#define MUCH 1.2       /* times the limit: so much is not made up for by one or two measures */
+#define MUCH 1.2       /* times the limit: one or two measures do not save that much */
 #define NEARLY 1.03
-#define PASSES 3 /* over parameters and slots in an update: two read, one is written, at most */
+#define PASSES 3 /* over the bytes of parameters and slots in an update: two reads, one write, at most */
 
 static bool apply_setting(const Taken *taken, Settings *settings, int nranks) {
     if (table[taken->measure].set != NULL) table[taken->measure].set(settings, taken->bytes);
@@ -245,12 +245,12 @@ struct Budget {
     const Build *b;
     const Strategy *const *strategy;
     int64_t limit;
-    Measures measures; /* that are taken */
+    Measures measures; /* taken so far */
     BuildCost cost;    /* with them */
-    Tried *with;       /* the program with them, if it is there */
+    Tried *with;       /* the program with them; NULL: it was freed */
     Arena arena;
-    int64_t most[NMEASURES]; /* Measure */
-    VEC(Budgeted) known;     /* compiled so far, as it is first: none is compiled twice */
+    int64_t most[NMEASURES]; /* Measure.most */
+    VEC(Budgeted) known;     /* compiled so far, the one it began with first: none is compiled twice */
     int ncompiled;
 };
 
@@ -265,7 +265,7 @@ static Tried *try_with(Budget *s, const Measures *measures) {
     return build_keep(s->b, &(Trial){.strategy = s->strategy, .measures = measures}, &ignored);
 }
 
-/* Whether it changes a setting that the measures taken leave. */
+/* Whether a measure changes a setting beside the measures taken. */
 static bool changes(const Budget *s, int measure) {
     Settings settings = s->b->front.graph.settings;
     const int nranks = s->b->front.graph.nranks;
@@ -285,21 +285,21 @@ static bool equal(const Budget *s, const Measures *a, const Measures *b) {
     return same;
 }
 
-/* Another plan: one more measure behind those taken. */
+/* Another plan: with one more measure than those taken. */
 typedef struct Try {
     Measures with;
     BuildCost cost;
     Tried *tried; /* NULL: it was compiled before */
 } Try;
 
-/* What the last of the measures brings. */
+/* Notes what the last measure saves and costs. */
 static void note_last(const Budget *s, Try *try) {
     Taken *last = &try->with.taken[try->with.n - 1];
     last->saved_bytes = memory_bytes(&s->cost) - memory_bytes(&try->cost);
     last->seconds = try->cost.step_s - s->cost.step_s;
 }
 
-/* False: it changes nothing, or cannot be compiled. limit: of what is chosen for it. */
+/* Tries one more measure, chosen for limit. False: it changes nothing, or cannot be compiled. */
 static bool try_measure(Budget *s, int measure, int64_t limit, Try *try) {
     const int64_t missing = s->limit > 0 ? memory_bytes(&s->cost) - s->limit : 0;
     *try = (Try){.with = s->measures};
@@ -333,13 +333,13 @@ static void take(Budget *s, const Try *try) {
     s->with = try->tried;
 }
 
-/* Bytes saved a second, infinite where it costs none. */
+/* Bytes saved per second that it costs; infinite where it costs none. */
 static double worth(const BuildCost *before, const BuildCost *after) {
     const double saved = (double)(memory_bytes(before) - memory_bytes(after)), seconds = after->step_s - before->step_s;
     return saved <= 0 ? -INFINITY : seconds <= 0 ? INFINITY : saved / seconds;
 }
 
-/* Of two tries behind one another: the one that fits, of those the faster; of others the one that saves most for its time. */
+/* Prefers the try that fits; of two that fit, the faster one; of two that do not, the one that saves most bytes per second. */
 static bool is_better(const BuildCost *before, const BuildCost *a, const BuildCost *b, int64_t limit) {
     const bool fits_a = memory_bytes(a) <= limit, fits_b = memory_bytes(b) <= limit;
     if (fits_a != fits_b) return fits_a;
@@ -348,7 +348,7 @@ static bool is_better(const BuildCost *before, const BuildCost *a, const BuildCo
     return x != y ? x > y : memory_bytes(a) < memory_bytes(b);
 }
 
-/* Takes one of those measures with which it takes less time and, where it matters, about no more memory, and leaves these: the fastest. False: there is none. */
+/* Takes the fastest of the measures that save time within the limit or, without one, with about no more memory; may_save keeps only these. False: there is none. */
 static bool take_fastest(Budget *s, bool *may_save) {
     const double most = s->limit > 0 ? (double)s->limit : 1.1 * (double)memory_bytes(&s->cost), before_s = s->cost.step_s;
     Try best = {0}, try;
@@ -357,7 +357,7 @@ static bool take_fastest(Budget *s, bool *may_save) {
         const bool faster = try.cost.step_s * A_LITTLE <= before_s && try.cost.broken <= s->cost.broken,
                    fits = (double)memory_bytes(&try.cost) <= most;
         may_save[m] = faster && fits;
-        if (m == KEEP_GATHERED && s->limit > 0) may_save[REGATHER] = faster && !fits; /* of some parameters it may be as fast */
+        if (m == KEEP_GATHERED && s->limit > 0) may_save[REGATHER] = faster && !fits; /* for some of the parameters it may be as fast */
         const bool better = may_save[m] && (best.with.n == 0 || try.cost.step_s * A_LITTLE <= best.cost.step_s);
         tried_finish(better ? best.tried : try.tried);
         if (better) best = try;
@@ -366,7 +366,7 @@ static bool take_fastest(Budget *s, bool *may_save) {
     return best.with.n > 0;
 }
 
-/* Whether a measure may save time: those of communications no more than these take, those of updates no more than to read and write what is updated. */
+/* Whether a measure may save time: one for communications at most what these take, one for updates at most what it takes to read and write what is updated. */
 static bool may_be_faster(const Budget *s, int measure) {
     const Machine *machine = options_machine(s->b->options);
     if (!table[measure].faster) return false;
@@ -374,7 +374,7 @@ static bool may_be_faster(const Budget *s, int measure) {
     return PASSES * (double)s->most[measure] / machine->memory_bytes_per_s > (A_LITTLE - 1) * s->cost.step_s;
 }
 
-/* One such measure after the other. Where much memory is missing, those that save none wait for what saves some. */
+/* Takes one such measure after another. Where much memory is missing, those that save none wait until others have saved some. */
 static void take_faster(Budget *s) {
     const bool much = s->limit > 0 && (double)memory_bytes(&s->cost) > MUCH * (double)s->limit;
     bool may_save[NMEASURES];
@@ -384,7 +384,7 @@ static void take_faster(Budget *s) {
         ;
 }
 
-/* While it breaks demands of the user's (asserts.c), the setting with which it breaks fewest, of those the fastest. */
+/* While the plan breaks demands of the user (asserts.c): takes the setting with which it breaks fewest, of those the fastest. */
 static void take_demanded(Budget *s) {
     for (bool more = true; more && s->cost.broken > 0;) {
         Try best = {0}, try;
@@ -401,7 +401,7 @@ static void take_demanded(Budget *s) {
     }
 }
 
-/* One measure after the other, until it fits. */
+/* Takes the best measure, one after another, until it fits. */
 static void take_best(Budget *s, double most) {
     while (memory_bytes(&s->cost) > s->limit && s->cost.step_s < most) {
         Try best = {0}, try;
@@ -417,7 +417,7 @@ static void take_best(Budget *s, double most) {
     }
 }
 
-/* What is chosen for a limit that is out of reach may hold more at once than it saves: then for limits nearer to what is needed now. */
+/* What is chosen for a limit out of reach may hold more at once than it saves: then limits nearer to the present need are tried. */
 static bool take_smaller(Budget *s, int measure) {
     enum { LIMITS = 4 };
     const int64_t needed = memory_bytes(&s->cost);
@@ -434,7 +434,7 @@ static bool take_smaller(Budget *s, int measure) {
     return false;
 }
 
-/* All that saves anything, whatever it costs; what is computed again until that is enough, since each time the arena is fullest elsewhere. */
+/* Takes all that saves memory, whatever it costs. Recompute is repeated until it fits: each time the arena is fullest elsewhere. */
 static void take_all(Budget *s) {
     take_smaller(s, CUTS);
     take_smaller(s, SMALL);
@@ -446,7 +446,7 @@ static void take_all(Budget *s) {
         ;
 }
 
-/* A program with measures (NULL: none), which is kept. NULL with *error: it cannot be compiled. */
+/* Compiles a program with measures (NULL: none) and keeps it. NULL with *error: it cannot be compiled. */
 static Budget *budget_new(const Build *b, const Strategy *const *strategy, const Measures *measures, Error *error) {
     Arena arena;
     Tried *with = build_keep(b, &(Trial){.strategy = strategy, .measures = measures}, error);
@@ -460,7 +460,7 @@ static Budget *budget_new(const Build *b, const Strategy *const *strategy, const
     return s;
 }
 
-/* Nobody looks at the program any more. */
+/* Frees the program, which is not needed any more. */
 static void let_go(Budget *s) {
     tried_finish(s->with);
     s->with = NULL;
@@ -483,7 +483,7 @@ Budget *budget_again(const Build *b, const Strategy *const *strategy, const Meas
     return s;
 }
 
-/* What brings nothing beside the others, as may be so of measures of another plan: without it a step takes no longer, and there is memory for that. */
+/* Drops measures that bring nothing beside the others, as another plan's may: without it a step takes no longer, and still fits. */
 static void drop_idle(Budget *s) {
     for (int k = s->measures.n - 1; k >= 0; k--) {
         const Taken *taken = &s->measures.taken[k];
@@ -561,7 +561,7 @@ static void go_back(Budget *s, const Budgeted *to) {
     s->cost = to->cost;
 }
 
-/* Whether computing again what lies in the arena is enough. */
+/* Whether recomputing values of the arena is enough to fit. */
 static bool fits_with_recompute(Budget *s) {
     Try try;
     if (s->cost.state_bytes + s->cost.input_bytes + s->cost.constant_bytes > s->limit) return false;
@@ -570,7 +570,7 @@ static bool fits_with_recompute(Budget *s) {
     return memory_bytes(&try.cost) <= s->limit;
 }
 
-/* Where much is missing, and computing again is not enough, all that there is is tried first: where that is not nearly enough it is over, else what is best is looked for, one after the other. */
+/* Where much is missing and recomputing is not enough, all measures together are tried first: where they are not nearly enough, it ends there; else the best ones are taken, one after another. */
 void budget_fit(Budget *s, double most) {
     const Budgeted begin = now(s);
     Budgeted all = begin;
@@ -593,7 +593,7 @@ void budget_fit(Budget *s, double most) {
     let_go(s);
 }
 
-/* The part, of those between, with which the limit would be reached if bytes were a line; in the middle where that is not known. */
+/* The part between these at which the limit would be reached if bytes were linear; the middle one where that is not known. */
 static int between(int few, int enough, int64_t beyond, int64_t bytes, int64_t limit) {
     if (beyond <= bytes || beyond == INT64_MAX) return (few + enough) / 2;
     const int part = few + (int)ceil((double)(enough - few) * (double)(beyond - limit) / (double)(beyond - bytes));

@@ -20,7 +20,7 @@ typedef struct NotedHint {
     const char *name;
 } NotedHint;
 
-/* Why an operator is of its stage: of all, as it is computed of constants alone; a hint; hints before and behind it in the order of operators; the cuts. */
+/* Why an operator is in its stage: in all, as it is computed of constants alone; a hint; hints before and after it in the order of operators; the cuts. */
 typedef enum { STAGE_OF_ALL, STAGE_ASKED, STAGE_BETWEEN, STAGE_CUT } StageCause;
 typedef struct StageWhy {
     StageCause cause;
@@ -50,19 +50,19 @@ typedef struct Taken {
     int64_t saved_bytes; /* of a rank */
     double seconds;      /* that a step is predicted to take more */
     const bool *marks;   /* recompute: per node of front.chosen, whether it is marked; else NULL */
-    int64_t bytes;       /* the value of a setting that was chosen: cut_bytes, bucket_bytes; else 0 */
+    int64_t bytes;       /* the value of a setting that was chosen: cut_bytes, bucket_bytes, shard_bytes; else 0 */
     const char *said;    /* as the user would say that: "bucket = 1 MiB"; else NULL */
     const char *what;    /* recompute: the kinds of values, "layer.*.a, layer.*.b" */
 } Taken;
 typedef struct Measures {
     int n;
-    bool of_another; /* what each brings is of another plan (budget_again) */
+    bool of_another; /* what each saves and costs is of another plan (budget_again) */
     Taken taken[MAX_MEASURES];
 } Measures;
 
 typedef struct Front {
     LossRows rows; /* how rows count, for pass `rows` */
-    Graph *whole;  /* batches are taken in parts: the net of whole ones, for pass `rows`; else NULL */
+    Graph *whole;  /* where batches are taken in parts, the net of whole ones, for pass `rows`; else NULL */
     Graph lowered; /* as the net says it, after pass `rows`: the plan must compute its loss */
     Graph graph;   /* simplified, differentiated, expanded; strategies on its forward nodes */
     Graph chosen;  /* the graph before expand, of the operators that strategies were chosen for */
@@ -72,22 +72,22 @@ typedef struct Front {
     SearchResult *search;    /* what pass search found; NULL: it did not look */
     /* Before pass search: what it takes over instead of searching (search.h); NULL: nothing. After it: what it has taken. */
     const struct SearchTaken *decision;
-    int64_t aim_bytes; /* pass search: what a rank may need; 0: the limit of memory */
-    bool two_axes;     /* pass search: dynamic_programming looks at meshes of no more than two, as auto does, whoever asks for it */
-    double most_s;   /* pass search: a step that takes longer is not wanted, so measures for it are not looked for; 0: as long as it may */
-    int64_t batches; /* of a step, where the graph has only the first few, to see what so many take (oracle.c); 0: it has all */
+    int64_t aim_bytes;         /* pass search: what a rank may need; 0: the limit of memory */
+    bool two_axes;             /* pass search: dynamic_programming looks at meshes of no more than two, as auto does, whoever asks for it */
+    double most_s;             /* pass search: a step that takes longer is not wanted, so measures for it are not looked for; 0: no bound */
+    int64_t batches;           /* of a step, where the graph has only the first few, to see what so many take (oracle.c); 0: it has all */
     Measures *measures;        /* that were taken for memory; NULL: none was needed */
     const Layout **out_layout; /* per node of graph: the layout that the user asked of its result, or NULL */
     StageWhy *stage_why;       /* per node of chosen; NULL: there are no stages, or the program follows another */
-    double stage_s;            /* what the slowest stage takes of a batch, by what the cuts weigh */
-    bool *followed;            /* of a program that follows another: per node of chosen, its strategy is that of the other's; else NULL */
+    double stage_s;            /* seconds of a batch in the slowest stage, by what the cuts weigh */
+    bool *followed;            /* of a program that follows another: per node of chosen, it has the other's strategy; else NULL */
     VEC(NotedHint) hints;      /* as written: passes may drop nodes */
     Paths paths;               /* for --explain: what hints can name */
     VEC(const char *) written; /* for --explain: names of the net's values */
 } Front;
 
-/* The sharded graph. A node takes operand i of in[i] in the layout need[node][i], whichever layout that value was left in: conversions are not nodes here. assign makes
- * it; the passes of -O2 change strategy, need and made, sharded_verify holds after each. */
+/* The sharded graph. A node takes its operand in[i] in the layout need[node][i], in whichever layout that value was made: conversions are not nodes here. assign makes
+ * it; the passes of -O2 change strategy, need and made; sharded_verify holds after each. */
 typedef struct Sharded {
     /* The unsharded graph, with the strategies and layouts that assign gave: of states and inputs, and of results as strategies leave them. */
     Graph graph;
@@ -98,7 +98,7 @@ typedef struct Sharded {
     const Layout **home;        /* per value: the layout into which the canonical form converts it at once; never partial */
     bool recomputes;            /* there are copies of forward nodes (recompute.c) */
     const Layout **report_need; /* the layout in which the k-th of what is reported is (graph_report) */
-    bool *regather;             /* per value: what is gathered of it in one pass of the step is dropped, and gathered again in the next */
+    bool *regather;             /* per value: what is gathered of it is dropped after a pass of the step, and gathered again in the next */
     int *phase;                 /* per node: 0 the forward pass, 1 its backward pass, 2 the forward pass of the step's next batch, .. */
 } Sharded;
 
@@ -117,7 +117,7 @@ typedef struct Item {
     int fused;  /* fused step that it is a member of, from 1; 0: none */
 } Item;
 
-/* Where a value of the SPMD graph lies; the fields are Instance's, but for the value that a view is one of. */
+/* Where a value of the SPMD graph lies; the fields are Instance's, but for what a view is a view of. */
 typedef struct Location {
     Place place;
     int64_t at;
@@ -133,7 +133,7 @@ typedef struct Placement {
     int64_t arena_bytes; /* of a rank */
 } Placement;
 
-/* The items of the fused step that an item is a member of, the first and the last; of another item itself. */
+/* The first and the last item of the fused step that an item is a member of; of any other item itself. */
 static inline void fused_items(const Placement *placement, int item, int *first, int *last) {
     const Item *order = placement->order.at;
     *first = *last = item;
@@ -154,7 +154,7 @@ typedef struct Build {
     Error error;                 /* of a pass that returns false without diagnostics */
     const struct Build *follows; /* whose strategies and layouts of states this program takes over; NULL: none */
     struct Build *eval;          /* of train, where memory counts (eval_count): its eval as it is before pass follow; NULL: there is none */
-    bool tried;                  /* compiled for what it costs: where it is taken, it is compiled again, and verified between passes then */
+    bool tried;                  /* compiled only to see its cost: if it is taken, it is compiled again and then verified between passes */
     const char *dump_directory;
     Front front;
     Sharded sharded;

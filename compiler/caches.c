@@ -29,7 +29,7 @@ void caches_init(Caches *caches, const Facts *facts, const Machine *machine, Are
     caches->constant = never(arena, graph->nodes.n);
 }
 
-/* Where it is noted when an instance was touched: *n places, 0: it is in no memory. */
+/* The *n places that note when an instance was touched; 0: it is in no memory. */
 static double *places_of(const Caches *caches, int instance, int64_t *n) {
     const Instance *lies = &caches->role->instances.at[instance];
     const int64_t bytes = caches->bytes[instance];

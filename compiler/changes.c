@@ -15,7 +15,7 @@ static const Strategy *present(Graph *g, const Found *base, int n) {
     return chosen != NULL ? chosen : graph_strategy(g, g->nodes.at[n].strategy);
 }
 
-/* ---- what is beside what */
+/* ---- neighbours */
 
 static void add_beside(Changes *c, const Graph *g, int *at) {
     for (int user = 0; user < g->nforward; user++)
@@ -39,9 +39,9 @@ static void find_beside(Changes *c, const Graph *g) {
     add_beside(c, g, at);
 }
 
-/* ---- which are alike */
+/* ---- groups of like operators */
 
-/* exact: of one rule too. */
+/* exact: the rule counts too. */
 static uint64_t kind_of(const Node *node, bool exact) {
     const uint64_t hash = hash_mix(hash_mix(0, (uint64_t)node->op), (uint64_t)node->rule->nfactors);
     return exact ? hash_mix(hash, (uint64_t)(uintptr_t)node->rule) : hash;
@@ -64,7 +64,7 @@ static bool is_known(const Changes *c, const int *members) {
     return false;
 }
 
-/* Adds the groups of operators that are of one kind and beside such of one kind, as far as they are new. */
+/* Adds the groups of operators that are of one kind and whose neighbours are of the same kinds, where new. */
 static void add_groups(Changes *c, const Graph *g, bool exact) {
     Arena *arena = &c->s->arena;
     const bool *varies = graph_varies(g);
@@ -107,7 +107,7 @@ static void add_change(Changes *c, int group, const Split *split, const Mesh *me
     vec_push(&c->s->arena, &c->list, ((Change){.group = group, .split = *split, .mesh = *mesh, .worth = worth, .number = c->list.n}));
 }
 
-/* One factor along an axis of a mesh of two; two factors along one each. */
+/* Splits one factor along one of a mesh's two axes, or two along one each. */
 static void add_changes_on(Changes *c, int group, const Mesh *mesh, double worth) {
     const int nfactors = c->s->b->front.graph.nodes.at[c->members.at[group][0]].rule->nfactors;
     const Mesh first = {1, {mesh->axis[0]}}, second = {1, {mesh->axis[1]}};
@@ -119,7 +119,7 @@ static void add_changes_on(Changes *c, int group, const Mesh *mesh, double worth
     }
 }
 
-/* Along all ranks, or on meshes of two axes; not split at all. */
+/* Adds a group's splits: none, along all ranks, on meshes of two axes. */
 static void add_changes(Changes *c, int group, double worth) {
     const Graph *g = &c->s->b->front.graph;
     const Mesh all = {1, {{g->nranks, 1}}};
@@ -158,9 +158,9 @@ double changes_find(Changes *c, Search *s, const Found *base, int around) {
     return seconds;
 }
 
-/* ---- one of them */
+/* ---- solving one */
 
-/* Per node how far it is from those that change, up to c->around; -1: it is farther. */
+/* Per node its distance from the nodes that change, up to c->around; -1: it is farther. */
 static int *distances(const Changes *c, const int *members, Arena *arena) {
     const int n = c->s->b->front.graph.nforward;
     int *far = arena_alloc(arena, sizeof *far * ((size_t)n + 1)), *queue = arena_alloc(arena, sizeof *queue * ((size_t)n + 1)), end = 0;
@@ -177,7 +177,7 @@ static int *distances(const Changes *c, const int *members, Arena *arena) {
     return far;
 }
 
-/* The strategy with one axis where it has the other; NULL: it cannot be. */
+/* The strategy with the mesh's two axes exchanged; NULL: the node cannot have it. */
 static const Strategy *exchanged(Graph *g, const Node *node, const Strategy *now, const Mesh *mesh) {
     Strategy strategy = {.nfactors = now->nfactors, .pin = now->pin};
     for (int f = 0; f < now->nfactors; f++) {
@@ -192,7 +192,7 @@ static const Strategy *exchanged(Graph *g, const Node *node, const Strategy *now
     return graph_strategy(g, &strategy);
 }
 
-/* The last of what was solved is taken off: it is near another one, and its bound one of what was left open. */
+/* Takes the last solution off s->found: it is only near another one, and its bound holds only for what was left open. */
 static bool take_near(Search *s, int before, Found *found) {
     *found = s->found.n > before ? s->found.at[--s->found.n] : (Found){0};
     found->bound = 0;

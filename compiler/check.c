@@ -113,7 +113,7 @@ static int check(const CheckOptions *options, Arena *arena) {
     return proved ? EXIT_DONE : EXIT_REJECTED;
 }
 
-/* An option that takes a value, as --name=value or in the next word. False: not this one. */
+/* Reads an option with a value, --name=value or in the next word. False: it is another one. */
 static bool option_value(const char *name, int argc, char **argv, int *i, const char **value) {
     size_t n = strlen(name);
     if (strncmp(argv[*i], name, n) != 0 || (argv[*i][n] != '\0' && argv[*i][n] != '=')) return false;

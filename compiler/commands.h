@@ -3,7 +3,7 @@
 #include "proof/proof.h"
 #include "strategies/strategies.h"
 
-/* Threads that share what is long. */
+/* Threads that share long work. */
 enum { MOST_THREADS = 8 };
 
 /* pcc redistribute --mesh .. --shape .. --from .. --to ..: plans one conversion and prints it (docs/redistribution.md). */
@@ -14,7 +14,7 @@ int check_command(int argc, char **argv);
 /* What --prove and --proof-budget take: "full", "compositional" or nothing (NULL); "0.2s", "500ms", "0.2" (seconds). False: something else. */
 bool read_proof_level(const char *value, ProofOptions *proof);
 bool read_proof_budget(const char *value, ProofOptions *proof);
-/* pcc --diff [--json] [--report FILE [--machine FILE]] a.plan b.plan: what they do differently. Exit code 0: the same, 1: not. */
+/* pcc --diff [--json] [--report FILE [--machine FILE]] a.plan b.plan: how they differ. Exit code 0: not at all, 1: they do. */
 int diff_command(int argc, char **argv);
 /* diff_report.c: writes the page of two plans to path, predicted for a machine (NULL: the default). */
 bool diff_report(const char *path, const char *const plan_path[2], const Plan *const plan[2], const Machine *machine, Arena *arena,

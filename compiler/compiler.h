@@ -8,11 +8,11 @@
  *   grad.c         gradients of the loss, optimizer updates, writes of the new states
  *   search.c       strategies that solvers find for the whole net, compared; solutions.h: what they find; pairs.h: products of Megatron's pairs; sides.h: operators side by side; improve.h, changes.h: what is near the best; budget.h: measures that keep a plan within a rank's memory
  *   stages.c       which stage of a pipeline runs each operator; stage_count.c: how many stages
- *   expand.c       operators along rows that are split, in operators that can be split so
+ *   expand.c       replaces operators whose rows are split by operators that can be split so
  *   build.h        one program on its way: front, sharded, spmd, placement
  *   assign.c       strategies -> layouts of every operand, result, state and input (sharded.h); updates.c: updates of large states in parts
  *   partial.c      -O2: sums completed where that moves the fewest bytes; place.c: other conversions placed where their tensor is smallest
- *   recompute.c    forward values that gradients compute once more; recompute_choice.c: which of them, for memory
+ *   recompute.c    forward values that are computed again for gradients; recompute_choice.c: which of them, for memory
  *   materialize.c  the SPMD graph, with conversions where a value is needed in another layout: in canonical form, or planned (-O2); convert.c, tree.c
  *   schedule.c     the order of steps; starts early, waits late; buckets.c: which gradients are reduced together; prefetch.c: when states are gathered
  *   memory.c       where every value lies; pack.c: offsets in the arena
@@ -65,14 +65,14 @@ struct Options {
     const char *timeline;              /* --timeline: a file for the predicted step; NULL: none */
     bool no_plan;                      /* the plan is not written */
     ProofOptions proof;                /* how much pass prove shows */
-    Pool *pool;                        /* threads that share what is long; NULL: none. What is found is the same */
+    Pool *pool;                        /* threads that share long work; NULL: none. The results are the same */
     RedistributePolicy redistribution; /* what `collectives` asks for at -O2 */
     const Machine *machine;            /* --machine; NULL: the default */
     const char *machine_file;          /* the file that it was read from; NULL: none */
     Overrides overrides;
 };
 
-/* That is planned for. */
+/* The machine that is planned for. */
 static inline const Machine *options_machine(const Options *options) {
     return options->machine != NULL ? options->machine : &machine_cpu;
 }
@@ -87,15 +87,15 @@ enum { MAX_PASSES = 48 };
 
 /* What searches within several limits of memory found (micro.c). */
 typedef struct Searches Searches;
-/* What was taken of it: strategies and measures, and the parts of batches. */
+/* What was chosen of it: strategies and measures, and the parts of batches. */
 typedef struct MicroBatches {
     int parts;                          /* 1: they stay whole; 0: they are what the net says */
     const struct SearchTaken *decision; /* search.h: of a net with these parts; NULL: it is searched */
-    Searches *searches;                 /* among which that was chosen */
-    int again;                          /* so often something else was, which did not hold with all batches of a step */
-    int64_t whole_bytes;                /* of the plan of whole batches: that a rank needs */
+    Searches *searches;                 /* from which this was chosen */
+    int again;                          /* how many other choices came before, which did not hold with all batches of a step */
+    int64_t whole_bytes;                /* that a rank needs in the plan of whole batches */
     double whole_s;                     /* its step */
-    bool too_large;                     /* nothing fits: they are what the error is about */
+    bool too_large;                     /* nothing fits: the error is about these */
     int64_t bytes;                      /* that a rank needs, as it was found */
     int64_t saved_bytes;                /* on a rank, once it is compiled */
     double seconds;                     /* that a step is predicted to take more */
@@ -106,22 +106,22 @@ typedef struct StageTried {
     int stages, chunks;
     int64_t aim;        /* bytes that the search keeps within; 0: the limit */
     bool below;         /* lower limits were looked at */
-    int parts, batches; /* in which each batch is taken, beside what the net says; batches of a step then */
+    int parts, batches; /* into which each batch is divided, beside what the net says; batches of a step then */
     bool compiles;      /* else nothing more is known of it */
     const char *why;    /* of one that does not: the error, if there is one */
     double step_s;
     double idle;                        /* the part of a step in which no kernel runs, on average of the stages */
     int64_t bytes, over_bytes;          /* of a rank; beyond what it may need */
-    int64_t workspace_bytes;            /* of them, which parts of a batch do not divide */
+    int64_t workspace_bytes;            /* of these, which parts of a batch do not reduce */
     int broken;                         /* demands of the parallel block */
     bool searched;                      /* with strategies found for it alone */
     const struct SearchTaken *decision; /* strategies and measures; NULL: none */
 } StageTried;
 typedef struct StageCount {
     StageTried taken;
-    bool divides;                /* its parts of batches are no one else's to choose */
+    bool divides;                /* it chooses the parts of batches, nothing else does */
     VEC(StageTried) best, tried; /* of each number of stages; all */
-    int nleft;                   /* that were left out: too much work */
+    int nleft;                   /* that were not tried: too much work */
     struct Counting *open;       /* one stage is compiled first; then others are tried. NULL: they were */
 } StageCount;
 typedef struct Counting Counting; /* stage_count.c */
@@ -147,10 +147,10 @@ typedef struct Compilation {
     MicroBatches *micro;      /* taken for memory; NULL: not asked */
     Searches *searches;       /* micro_choose; NULL: it was not asked */
     StageCount *stages;       /* `stages = auto`: what was taken; NULL: not asked */
-    StageCount *stages_again; /* it is compiled again, with so many; NULL: no */
-    MicroBatches *again;      /* pass fits: it is compiled again, with these; NULL: no */
-    double seconds;           /* of all of them */
-    double verify_seconds;    /* of the verification after them */
+    StageCount *stages_again; /* it is compiled again, with these; NULL: it is not */
+    MicroBatches *again;      /* pass fits: it is compiled again, with these; NULL: it is not */
+    double seconds;           /* of all passes */
+    double verify_seconds;    /* of the verification after passes */
 } Compilation;
 
 static inline Build *program_train(const Compilation *c) {
@@ -167,7 +167,7 @@ static inline Build *program_prompt(const Compilation *c) {
     return program_of_kind(c, PROGRAM_PROMPT);
 }
 
-/* Where batches are taken in parts, makes b->front.whole, the net of whole ones, with which it is compared. */
+/* Where batches are taken in parts, makes b->front.whole, the net of whole batches, to compare with. */
 bool parse_whole(Build *b, const Source *source, const Overrides *of);
 
 /* ---------------------------------------------------------------- passes: false after diagnostics, or with b->error, c->error */
@@ -205,7 +205,7 @@ bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags,
 void compilation_finish(Compilation *c); /* frees the plan's text */
 /* A program whose graph the frontend made. */
 void build_init(Build *b, const char *name, Arena *arena, const Options *options, Diags *diags);
-/* One that is tried: nothing is dumped, and what there is to say of it is in diagnostics of its own, without warnings. Its options, a copy of these. */
+/* One that is only tried: nothing is dumped, and it has diagnostics of its own, without warnings. Returns its options, a copy of these. */
 Options *build_init_tried(Build *b, const char *name, Arena *arena, const Options *options);
 /* The passes of one program from `begin` (NULL: simplify) to the last before `end` (NULL: all), verified, without dumps. For tests, and for what tries a program. */
 bool build_run(Build *b, bool (*begin)(Build *b), bool (*end)(Build *b));
@@ -230,7 +230,7 @@ void search_print(Text *text, const SearchResult *result);
 
 /* What a program reads beside its text: rows of data, initial values. */
 void graph_reads(FileUses *uses, const Graph *graph, Arena *arena);
-/* Whether all that will be written is nothing that was read for it or that the plan names: -o, the file of its literals, the dumps. After parse. */
+/* Whether no file that will be written (-o, the file of its literals, the dumps) was read for it or is named by the plan. After parse. */
 bool outputs_check(Compilation *c, const Stage *stages, int nstages);
 
 /* ---------------------------------------------------------------- emit.c */
@@ -240,45 +240,45 @@ void build_emit(Build *b);
 
 /* ---------------------------------------------------------------- fits.c */
 
-/* Of a rank that trains: an eval has the states and the arena of train, and inputs of its own. What generates runs alone, and counts for no limit. */
+/* Bytes of a rank that trains: an eval has the states and the arena of train, and inputs of its own. What generates runs alone, and counts for no limit. */
 int64_t bytes_needed(const Compilation *c);
-/* Of them, what evals, and programs for shorter texts, need beside train: their inputs, and what their arenas are larger. */
+/* Of these, what evals, and programs for shorter texts, need beside train: their inputs, and by how much their arenas are larger. */
 int64_t evals_bytes(const Compilation *c);
 /* micro.c: whether parts of a batch are the compiler's to choose. */
 bool parts_open(const Compilation *c);
-/* What is faster than the plan that there is, which needs so much, or fits where that does not; NULL: nothing. */
+/* What is faster than the present plan, which needs so much, or fits where that does not; NULL: nothing. */
 MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit);
-/* Where what was chosen by the first two parts of a batch needs so much with all of them: the next best. NULL: nothing is left. */
+/* The next best choice, where the last one, made by the first two parts of a batch, needs so much with all parts. NULL: none is left. */
 MicroBatches *micro_next(Compilation *c, int64_t needed);
-/* Where nothing fits: what was found to need the least, if that is less than the plan that there is needs; NULL otherwise. */
+/* Where nothing fits: what was found to need the least, if that is less than the present plan needs; NULL otherwise. */
 MicroBatches *micro_least(Compilation *c, int64_t needed);
 /* eval.c: whether a limit or an assertion asks how much memory a program needs. */
 bool counts_memory(const Build *train);
-/* Has what is tried for train compiled with its eval too. The eval, after pass rows, stays as it is. False: it does not compile. */
+/* Has trials of train compiled with its eval too. The eval, after pass rows, stays as it is. False: it does not compile. */
 bool eval_count(Build *train, const Build *eval);
-/* pipeline.c: what pass search takes, by this search (NULL: as the net says), for the net with batches in so many parts (0: as it says), of plans that take less than so many seconds, by its first two batches; aim: bytes to keep within, 0: the
- * limit. NULL: it is none that may be taken so. */
+/* pipeline.c: what pass search takes, by this search (NULL: as the net says), for the net with batches in so many parts (0: as it says), judged by its first two batches, of plans faster than most_s seconds; aim: bytes to keep within, 0: the
+ * limit. NULL: nothing may be taken so. */
 const struct SearchTaken *parts_decide(const Compilation *c, const char *search, int parts, double most_s, int64_t aim);
-/* stage_count.c: whether the net asks for as many stages as are best, and they are not known yet. */
+/* stage_count.c: whether the net asks for the best number of stages, which is not known yet. */
 bool stage_count_asked(const Compilation *c);
 struct BuildCost; /* oracle.h */
 /* One stage, which such a net is compiled with first. */
 StageCount *stage_count_one(Compilation *c);
-/* Then, beside what that costs (NULL: it does not compile) and needs: the pipeline with which a step is predicted to take the least, of those that fit into the memory and keep to what is demanded. NULL: one stage is the best. */
+/* Then, given what that costs (NULL: it does not compile) and needs: the pipeline with the fastest predicted step, of those that fit into the memory and keep the demands. NULL: one stage is the best. */
 StageCount *stage_count_more(Compilation *c, const struct BuildCost *cost, int64_t needed);
-/* The same of a net that says nothing of stages and does not fit: NULL where no number of them does. */
+/* The same for a net that says nothing of stages and does not fit: NULL where it fits with no number of stages. */
 StageCount *stage_count_fitting(Compilation *c);
 void stage_count_say(Compilation *c); /* -v */
 /* "4 of 16 batches in 2 chunks, the best of 9 tried: 1 12.3 ms; 2 of 4 batches 10 ms, ..." */
 void stage_count_print(Text *text, Compilation *c);
-/* pipeline.c: as->decision: what pass search takes for program train in such a pipeline, NULL: nothing, it is propagate's. search: by which search, NULL: as the net says. False: it cannot be compiled so,
+/* pipeline.c: sets as->decision, what pass search takes for program train in such a pipeline; NULL: nothing, propagate decides. search: by which search, NULL: as the net says. False: it cannot be compiled so,
  * as->why. */
 bool stages_decide(const Compilation *c, StageTried *as, const char *search);
 /* What the program costs in such a pipeline, with its decision, and how much of a step its ranks compute nothing. False: it cannot be compiled so. */
 bool stages_cost(const Compilation *c, const StageTried *as, struct BuildCost *cost, double *idle);
-/* pipeline.c: what a rank of so many would need to train, with strategies that are soon found and all measures; 0: it cannot be compiled so. */
+/* pipeline.c: bytes that each of nranks ranks would need to train, with quickly found strategies and all measures; 0: it cannot be compiled so. */
 int64_t ranks_bytes(const Compilation *c, int nranks, int64_t limit);
-/* Notes behind a diagnostic: what holds the memory of a rank; a hint: what would help where this many bytes are missing. */
+/* Adds to a diagnostic: notes, what fills the memory of a rank; a hint, what would help where this many bytes are missing. */
 void explain_need(const Compilation *c, int64_t missing);
 
 /* ---------------------------------------------------------------- found.c */
@@ -288,18 +288,18 @@ bool hints_print(Text *text, Compilation *c);
 
 /* ---------------------------------------------------------------- write.c */
 
-/* The file of the plan's long literals, of which prun knows the name. In the arena. */
+/* The path of the file of the plan's long literals, which the plan names. In the arena. */
 const char *plan_side_path(Arena *arena, const char *plan);
 
 /* ---------------------------------------------------------------- eval.c */
 
-/* Makes *e the program eval, of a graph that frontend_eval made: over the states of the net, by their names. False after a diagnostic: it has one that the net has not,
+/* Makes *e the program eval, of a graph that frontend_eval made: over the states of the net, by their names. False after a diagnostic: it has a state that the net lacks,
  * or of another type. */
 bool eval_create(Build *e, const Build *train, Graph *graph, const LossRows *rows);
 
 /* A program over the states of train, of a graph that has them. */
 void follower_init(Build *b, const char *name, ProgramKind kind, const Build *train, const Graph *graph);
-/* Gives the graph the states of train, by their names. False after a diagnostic, which says where one is another, "the eval". */
+/* Gives the graph the states of train, by their names. False after a diagnostic that one differs; where: its word for the graph. */
 bool take_states(const Build *train, Graph *graph, const char *where, const char *hint);
 
 /* ---------------------------------------------------------------- shorter.c */
@@ -309,7 +309,7 @@ bool shorter_parse(Compilation *c, const Build *of, const Overrides *overrides);
 
 /* ---------------------------------------------------------------- decode.c */
 
-/* The forward graph of a whole text becomes that of so many places that follow each other: of one with a report `logits`, of more with the caches of these places and
+/* Turns the forward graph of a whole text into that of so many consecutive places: of one with a report `logits`, of more with the caches of these places and
  * nothing else. False after a diagnostic: a place depends on others in a way that is not known. */
 bool graph_decode(Graph *graph, const Generation *generation, int64_t count, Diags *diags);
 /* Makes *g the program generate, of a graph that frontend_generate made, and gives this one the states of train. False after a diagnostic. */
@@ -324,10 +324,10 @@ void warn_note_hints(Build *b); /* after rows */
 /* ---------------------------------------------------------------- simplify.c, expand.c, grad.c, accumulate.c: on any graph */
 
 enum { SIMPLIFY_EXPAND = 1, SIMPLIFY_IDENTITIES = 2, SIMPLIFY_SHARE = 4, SIMPLIFY_DEAD = 8, SIMPLIFY_ALL = 15 };
-/* Rewrites the graph: composites into their expansion, x * 1 into x and the like, equal nodes into one, unused nodes away. Ids change. */
+/* Rewrites the graph: expands composites, turns x * 1 and the like into x, merges equal nodes, removes unused ones. Ids change. */
 void graph_simplify(Graph *graph, int what);
-/* Puts what a template makes in the place of every node that template_of has one for; templates take operands of any graph. A node of a template whose operator has a
- * strategy is split as its operands lie. False: no node has a template, and the graph stays as it is. */
+/* Replaces every node that template_of has a template for by the nodes that this makes; templates take operands of any graph. These nodes are split as their operands lie
+ * where the replaced one has a strategy. False: no node has a template, and the graph stays as it is. */
 typedef ExpandFn *TemplateFn(const Graph *graph, int node);
 typedef struct Expanded {
     const int *node;   /* per node before: the one that stands for it */
@@ -350,12 +350,12 @@ bool *graph_varies(const Graph *graph);
 void graph_copy_forward(GraphCopy *copy, Graph *graph, const bool *varies, int micro);
 /* Per node: it is computed of constants alone. In the graph's arena (stages.c). */
 bool *graph_constant_nodes(const Graph *graph);
-/* Gradient nodes whose origin is a copy get that one's origin. */
+/* Gives gradient nodes whose origin is a copy the origin of that copy. */
 void graph_origins_follow(Graph *graph);
 
 /* ---------------------------------------------------------------- updates.c */
 
-/* Gives updates, their slots, and what is done to their gradients the layouts of their states, or parts of them. The strategies of gradients are there. */
+/* Gives updates, their slots, and what is done to their gradients the layouts of their states, or parts of them. Before: gradients have strategies. */
 void updates_assign(Build *b, bool in_parts);
 
 /* ---------------------------------------------------------------- dump.c, stats.c */

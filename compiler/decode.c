@@ -1,13 +1,13 @@
 /* decode: the programs that generate text: place by place, and so many places of a prompt at once.
  *
- * Before: the forward graph of all places of the text, as the generate block lowers it. After: the graph of one place, or of `count` that follow each other. Its inputs are the tokens that
- * stand at the places, and the places themselves; each value that has the text's places as a dimension has size `count` there. Where an operator of a place reads an operand at other places (keys and
- * values of attention), that operand is a cache: a state with all places, into which each step puts its own, where it lies. What depends on the place alone
+ * Before: the forward graph of all places (positions) of the text, as the generate block lowers it. After: the graph of one place, or of `count` consecutive ones. Its inputs are the tokens
+ * at the places, and the places themselves; each value that has the text's places as a dimension has size `count` there. Where an operator of a place reads an operand at other places (keys and
+ * values of attention), that operand is a cache: a state with all places, into which each step puts its own, in place. What depends on the place alone
  * is read at its row. So everything in the graph is an operator that nets have anyway: strategies, layouts, the proof and kernels know nothing of this.
  *
- * A cache holds nothing of the places that are still to come, and what is read of them must not matter: `seen` is the dimension of a value over which it goes, and
- * behind a place its elements must be shown to be 0 before they are summed, or very negative before they are a maximum or a softmax. The masks are constants, and are
- * looked at element by element. What cannot be shown is refused, with the operator's name. */
+ * A cache holds nothing of the places still to come, and what is read of them must not matter: `seen` is the dimension of a value that runs over the places read. Its elements
+ * behind (that is, after) a value's own place must be shown to be 0 before they are summed, or very negative before a maximum or a softmax takes them. The masks are constants,
+ * and are checked element by element. What cannot be shown is refused, with the operator's name. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 /* A softmax of scores below this, beside others near 0, is 0 in every element type. */
 static const double low_score = -1e4;
 
-/* What is known of the elements that a place has of places behind it. */
+/* What is known of a place's elements for the places behind it. */
 typedef enum { BEHIND_ANY, BEHIND_ZERO, BEHIND_LOW, BEHIND_TRUE } Behind;
 typedef struct Bound {
     Behind what;
@@ -29,7 +29,7 @@ typedef struct Bound {
 typedef struct Trace {
     bool varies;   /* it depends on the text */
     int own, seen; /* dimensions: of its places; of the places that they read; -1: none. A value that varies has the first */
-    Bound behind;  /* with `seen` */
+    Bound behind;  /* where it has `seen` */
     int value;     /* of one place; where it does not vary, of all of it */
     int cache;     /* of all places so far, -1: not needed yet */
 } Trace;
@@ -50,7 +50,7 @@ typedef struct Decode {
     int64_t places;
     int64_t count;    /* of them that a step computes */
     Trace *trace;     /* per value of from */
-    int token, place; /* values of to: as the text is, with so many places; i32[count] */
+    int token, place; /* values of to: like the text, with count places; i32[count] */
     VEC(Row) rows;    /* read so far */
     VEC(Mask) masks;  /* looked at so far */
 } Decode;
@@ -120,7 +120,7 @@ static bool moved_element(const Graph *g, const Node *node, const int64_t *index
     return element_of(g, node->in[0], own, level + 1, element);
 }
 
-/* What the operator makes of its operands' elements; false: it is none of those that masks are made of. */
+/* Computes an element of a result from those of the operands; false: masks are not made of this operator. */
 static bool element_computed(const Graph *g, const Node *node, const double *x, double *element) {
     const DType to = g->values.at[node->out[0]].type.dtype;
     switch ((int)node->op) {
@@ -170,7 +170,7 @@ static bool element_of(const Graph *g, int value, const int64_t *index, int leve
     return element_computed(g, node, x, element);
 }
 
-/* What there is of a value behind each place; of one without places of its own, of all its elements. */
+/* What is known of a value's elements behind each place; of one without both dimensions, of all its elements. */
 static Bound look_behind(const Graph *g, int value, int own, int seen) {
     const Shape *shape = &g->values.at[value].type.shape;
     const int64_t n = shape_elements(shape);
@@ -225,13 +225,13 @@ static int indices(Decode *d) {
     return graph_constant(d->to, type, data, 0, "generate.places", d->generation->span);
 }
 
-/* The places of the step below each other, before what has a dimension of its own: one place needs none. */
+/* The places of the step as a column, to broadcast against another dimension; one place needs no column. */
 static int places_down(Decode *d) {
     return d->count == 1 ? d->place
                          : reshaped(d, d->place, &(Shape){.ndim = 2, .dim = {d->count, 1}}, "generate.here", d->generation->span);
 }
 
-/* Dimension `dim` of a value of `to` brought to the front, or, where it is there, back. */
+/* Moves dimension `dim` of a value of `to` to the front, or from there back. */
 static int turned(Decode *d, int value, int dim, bool back, const char *name, Span span) {
     const int ndim = d->to->values.at[value].type.shape.ndim;
     Attr attr[MAX_ATTRS] = {{.given = true, .n = ndim}};
@@ -240,7 +240,7 @@ static int turned(Decode *d, int value, int dim, bool back, const char *name, Sp
     return dim == 0 ? value : emit(d, OP_transpose, &value, 1, attr, name, span);
 }
 
-/* A value that does not vary at the places of the step, along one of its dimensions. */
+/* The rows of a value that does not vary at the step's places, along one of its dimensions. */
 static int row_of(Decode *d, int value, int dim) {
     for (int i = 0; i < d->rows.n; i++)
         if (d->rows.at[i].value == value && d->rows.at[i].dim == dim) return d->rows.at[i].row;
@@ -260,7 +260,7 @@ static int row_of(Decode *d, int value, int dim) {
     return row;
 }
 
-/* All places of a value so far. */
+/* All places of a value so far, in a cache. */
 static int cache_of(Decode *d, int value) {
     Trace *t = &d->trace[value];
     if (t->cache >= 0) return t->cache;
@@ -299,14 +299,14 @@ static int in_dim(const Decode *d, const Node *node, int operand, int factor) {
     return -1;
 }
 
-/* The letter of the places of an operand; *whole false: it is cut or joined. */
+/* Finds the letter of the places of an operand. False: it is cut or joined. */
 static bool letter_of(Decode *d, const Node *node, int operand, int dim, int *letter) {
     *letter = node->rule->in[operand][dim];
     if (*letter >= 0 && node->rule->factor[*letter].size == d->places) return true;
     return refuse(d, node, "cuts or joins the places of %s", d->from->inputs.at[d->generation->text].name);
 }
 
-/* Two letters have places of the text: those of the first dimension of the result ask, the others are read. */
+/* Finds the letters of the text's places. Of two, the one in the result's earlier dimension is own; places of the other are read. */
 static bool roles_find(Decode *d, const Node *node, Roles *roles) {
     *roles = (Roles){-1, -1};
     int single[MAX_IN], nsingle = 0;
@@ -356,7 +356,7 @@ static bool operand_of(Decode *d, const Node *node, int i, const Roles *roles, i
 
 /* ---------------------------------------------------------------- what lies behind a place */
 
-/* Of operand i of an elementwise node, in the dimensions of its letters. */
+/* What is behind each place in operand i of a node, by the dimensions of its letters. */
 static Bound operand_behind(Decode *d, const Node *node, int i, const Roles *roles) {
     const Trace *t = &d->trace[node->in[i]];
     if (t->varies) return t->seen >= 0 ? t->behind : (Bound){.what = BEHIND_ANY};
@@ -383,7 +383,7 @@ static Bound scaled(const Decode *d, const Node *node, Bound low, int by) {
     return least > 0 && most <= low_score ? (Bound){BEHIND_LOW, most} : (Bound){.what = BEHIND_ANY};
 }
 
-/* Of the result of an elementwise node. */
+/* The same for the result of an elementwise node. */
 static Bound behind_elementwise(Decode *d, const Node *node, const Roles *roles) {
     const Bound any = {.what = BEHIND_ANY}, zero = {.what = BEHIND_ZERO};
     Bound x[MAX_IN];
@@ -422,7 +422,7 @@ static Bound behind_elementwise(Decode *d, const Node *node, const Roles *roles)
     }
 }
 
-/* Of the operands that have the letter, whether some is 0 behind each place: then so is their product. */
+/* Whether some operand that has the letter `seen` is 0 behind each place: then so is the product. */
 static bool some_zero(Decode *d, const Node *node, const Roles *roles) {
     for (int i = 0; i < node->nin; i++)
         if (in_dim(d, node, i, roles->seen) >= 0 && operand_behind(d, node, i, roles).what == BEHIND_ZERO) return true;
@@ -437,7 +437,7 @@ static bool not_causal(Decode *d, const Node *node, const char *how) {
     return false;
 }
 
-/* What a node that goes over the letter `seen` may do with it, and what is behind each place in its result. */
+/* Whether a node may do what it does along the letter `seen`; *behind: what is behind each place in its result. */
 static bool seen_taken(Decode *d, const Node *node, const Roles *roles, Bound *behind) {
     const bool kept = out_dim(d, node, 0, roles->seen) >= 0, along = node->rule->factor[roles->seen].reductions > 0;
     *behind = (Bound){.what = BEHIND_ANY};
@@ -482,7 +482,7 @@ static bool is_known(OpCode op) {
     return op_elementwise(op);
 }
 
-/* A node of operands at one place has places of its own, in each result, and does the same at each. */
+/* Whether each result of a node has places of its own, and the node does the same at each place. */
 static bool own_stays(Decode *d, const Node *node, const Roles *roles) {
     const char *text = d->from->inputs.at[d->generation->text].name;
     if (!is_known(node->op)) return refuse(d, node, "mixes the places of %s", text);
@@ -564,7 +564,7 @@ static int rope_at(Decode *d, const Node *node, int x) {
     return emit(d, OP_concat, turned_part, 2, join, node->name, span);
 }
 
-/* Attention of a place to those up to it: what causal says of all places becomes a mask of those that there are. */
+/* Attention of a place to those up to it: the attribute causal becomes a mask of the places up to the step's. */
 static bool attention_at(Decode *d, const Node *node, const Roles *roles) {
     enum { MASK = 3 };
     const bool causal = node->attr[0].i, masked = node->nin > MASK;
@@ -588,7 +588,7 @@ static bool attention_at(Decode *d, const Node *node, const Roles *roles) {
     return true;
 }
 
-/* What does not depend on the text is computed as it is. */
+/* Copies a node that does not depend on the text. */
 static bool copy_whole(Decode *d, const Node *node) {
     int in[MAX_IN], out[MAX_OUT];
     const char *name = d->from->values.at[node->out[0]].name;
@@ -651,7 +651,7 @@ static void graph_begin(Graph *to, const Graph *from) {
         vec_push(to->arena, &to->states, from->states.at[s]);
 }
 
-/* What the generated token depends on: per node. */
+/* Per node: the generated token depends on it. */
 static const bool *needed_nodes(const Graph *g, int value) {
     bool *needed = arena_alloc(g->arena, (size_t)g->nodes.n + 1);
     needed[g->values.at[value].node] = true;
@@ -675,7 +675,7 @@ static void add_inputs(Decode *d) {
     d->place = graph_input(g, graph_add_input(g, place));
 }
 
-/* The logits of a place: a number for each token. */
+/* Whether the logits of a place are a number for each token. */
 static bool logits_fit(Decode *d) {
     const int value = d->generation->logits;
     const Trace *t = &d->trace[value];
@@ -698,7 +698,7 @@ bool graph_decode(Graph *graph, const Generation *generation, int64_t count, Dia
     Decode d = {.from = &from, .to = &to, .diags = diags, .generation = generation, .places = text->dim[text->ndim - 1], .count = count};
     d.trace = arena_alloc(to.arena, sizeof *d.trace * (size_t)(from.values.n + 1));
     const Report logits = {.name = "logits", .value = -1, .whole = true, .span = generation->logits_span};
-    if (count == 1) vec_push(to.arena, &to.reports, logits); /* before what is kept */
+    if (count == 1) vec_push(to.arena, &to.reports, logits); /* before the caches */
     add_inputs(&d);
     const bool *needed = needed_nodes(&from, generation->logits);
     for (int n = 0; n < from.nodes.n; n++)

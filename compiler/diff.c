@@ -33,7 +33,7 @@ typedef enum {
     TOTAL_STEPS,
     NTOTALS
 } TotalId;
-/* received: bytes of all ranks; sent: of the busiest; the others of a rank, in bytes, or counts. */
+/* received: bytes of all ranks; sent: of the busiest rank; the others: bytes of a rank, or counts. */
 static const struct {
     const char *key, *shown;
     bool bytes;
@@ -90,7 +90,7 @@ static void add_kernel(Arena *arena, Side *side, const Role *role, const Step *s
     add_row(arena, side, ROWS_STRATEGIES, kernel_name(arena, side, step), arena_printf(arena, "%s => %s", in, out));
 }
 
-/* The n members of a fused step: the operators behind its first one, and those whose results lie in no memory. */
+/* Adds a fused step of n members: the operators after its first one, and how many results lie in no memory. */
 static void add_fused(Arena *arena, Side *side, const Role *role, const Step *member, int n) {
     Text text = {0};
     int ninner = 0;
@@ -189,7 +189,7 @@ static void survey(Arena *arena, Side *side) {
 
 /* ---------------------------------------------------------------- two plans */
 
-/* What differs: text[i] NULL: plan i has no such thing. */
+/* One difference; text[i] NULL: plan i has no such thing. */
 typedef struct Change {
     const char *key, *text[2];
 } Change;
@@ -208,7 +208,7 @@ static Row *sorted(Arena *arena, const Rows *rows) {
     return copy;
 }
 
-/* Which row of b each of a is compared with: equal keys in their order (a value can be made twice); -1: none. By order in the plans. */
+/* Which row of b each row of a is compared with, in the plans' order: equal keys in turn (a value can be made twice); -1: none. */
 static void pair_up(Arena *arena, const Rows *a, const Rows *b, int *of_a, int *of_b) {
     const Row *x = sorted(arena, a), *y = sorted(arena, b);
     for (int i = 0; i < a->n; i++)
@@ -401,7 +401,7 @@ static int usage(const char *format, const char *word) {
     return EXIT_USAGE;
 }
 
-/* The value of an option that takes one: behind '=', or the next word. NULL: it is another option, or there is no value. */
+/* The value of an option that takes one: after '=', or the next word. NULL: it is another option, or there is no value. */
 static const char *value_of(const char *option, int argc, char **argv, int *i) {
     const size_t n = strlen(option);
     if (strncmp(argv[*i], option, n) != 0) return NULL;

@@ -6,8 +6,8 @@
 #include "ir/file.h"
 #include "report/page.h"
 
-/* The strategy of a node as a step runs it: factors are split as the dimensions of its operands and results are that run over them. What has halos says nothing: its digits are another
- * dimension's. */
+/* The strategy of a node as a step runs it: factors are split like the dimensions of its operands and results that run over them. Dimensions with halos do not count: their digits are
+ * another dimension's. */
 static const Strategy *strategy_of_step(const Graph *g, const Role *role, const Step *step, Arena *arena) {
     const Node *node = &g->nodes.at[step->node];
     Strategy *strategy = arena_alloc(arena, sizeof *strategy);

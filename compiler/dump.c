@@ -137,7 +137,7 @@ static void put_strategy(const Listing *v, const Node *node) {
     text_finish(&tuple);
 }
 
-/* Attributes of the operator, and the strategy where the user gave it: only there it is among the primitive's own, as in MindSpore. */
+/* Attributes of the operator, and the strategy if the user gave it: only then it is among the primitive's own, as in MindSpore. */
 static void put_primitive(const Listing *v, const Node *node) {
     bool any = false, user = node->from == STRATEGY_USER && node->strategy != NULL;
     for (int a = 0; a < MAX_ATTRS && op_table[node->op].attrs[a].name != NULL; a++) {
@@ -218,7 +218,7 @@ static void put_memory(const Listing *v, int value) {
 
 /* ---------------------------------------------------------------- nodes */
 
-/* What completes a partial sum of an operator is its own communication; the others convert a value. */
+/* A communication that completes a partial sum is named as the operator's own; the others convert a value. */
 static void put_instance_name(const Listing *v, int id, const Node *node) {
     if (node->op != OP_convert) {
         text_printf(v->text, " {instance name: %s}", node->name);
@@ -303,7 +303,7 @@ static void put_node(Listing *v, int id) {
     put_source(v, node->span);
 }
 
-/* The nodes in the order of the stage: as they run, once they are scheduled. A wait is shown where other steps run since the start. */
+/* The nodes in the order of the stage: as they run, once they are scheduled. A wait is shown if other steps run after the start. */
 static void put_nodes(Listing *v) {
     const Placement *placement = &v->b->placement;
     if (!v->spmd || placement->order.n == 0) {

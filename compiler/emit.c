@@ -1,13 +1,13 @@
 /* emit: the plan and its bytes.
  *
- * Before: memory. After: c->plan, one program "train" of a role for each stage, where there is one "eval" of another graph, and c->text and c->side, its bytes. The
- * plan's graph is the unsharded one without strategies: what the proof compares with, free of what the planner thought. */
+ * Before: memory. After: c->plan, with a program "train" of a role for each stage and, where there is one, "eval" of another graph; c->text and c->side, its bytes. The
+ * plan's graph is the unsharded one without strategies: what the proof compares with, independent of the planner. */
 #include <string.h>
 
 #include "compiler/compiler.h"
 #include "compiler/facts.h"
 
-/* The unsharded graph with the layouts of states and inputs, the only ones that are part of it. */
+/* The unsharded graph; the layouts of states and inputs are the only ones that are part of it. */
 static void plan_graph(const Build *b, Graph *g) {
     graph_copy(g, &b->sharded.graph);
     for (int s = 0; s < g->states.n; s++)
@@ -75,7 +75,7 @@ static void emit_step(Emitter *e, Item item) {
     vec_push(b->arena, &e->role->steps, step);
 }
 
-/* Of a machine other than the default: its name, and of one from a file its figures. */
+/* The name of a machine other than the default and, if it is from a file, its figures. */
 static const char *machine_words(const Compilation *c) {
     const Machine *m = c->options->machine;
     const Machine *named = m != NULL ? machine_named(m->name) : NULL;
@@ -93,7 +93,7 @@ static const char *options_line(const Compilation *c) {
                         machine_words(c));
 }
 
-/* Its name in the plan: beside it, wherever both are. */
+/* The side file's name in the plan: it lies beside the plan, wherever that is. */
 static const char *side_file(const Compilation *c) {
     const char *path = plan_side_path(c->arena, c->options->output), *slash = strrchr(path, '/');
     return slash != NULL ? slash + 1 : path;
@@ -107,7 +107,7 @@ static Role emit_role(Build *b, Placement *placement, int *request, int *nreques
     memset(e.instance, -1, sizeof *e.instance * (size_t)(g->values.n + 1));
     vec_reserve(b->arena, &role.instances, placement->order.n);
     vec_reserve(b->arena, &role.steps, placement->order.n);
-    for (int k = 0; b->nroles > 1 && k < graph_nreports(g); k++) /* they have one number in all roles: the first ones */
+    for (int k = 0; b->nroles > 1 && k < graph_nreports(g); k++) /* they have the same numbers in all roles: the first ones */
         instance_of(&e, graph_report(g, k));
     for (int i = 0; i < placement->order.n; i++)
         emit_step(&e, placement->order.at[i]);
@@ -143,7 +143,7 @@ void build_emit(Build *b) {
     }
 }
 
-/* The program train computes the plan's graph, the others graphs of their own, over the states of the plan. */
+/* Adds a program: train computes the plan's graph, the others graphs of their own, over the states of the plan. */
 static void add_program(Compilation *c, Build *b) {
     Graph *graph = b->follows == NULL ? &c->plan.graph : arena_alloc(c->arena, sizeof *graph);
     build_emit(b);
@@ -151,7 +151,7 @@ static void add_program(Compilation *c, Build *b) {
     Program program = *b->program;
     if (b->follows != NULL) {
         const int shared = c->plan.graph.states.n;
-        for (int s = 0; s < shared; s++) /* those of train as the plan says them; behind them the program's own caches */
+        for (int s = 0; s < shared; s++) /* those of train as in the plan; after them the program's own caches */
             graph->states.at[s] = c->plan.graph.states.at[s];
         program.graph = graph;
     }

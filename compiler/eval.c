@@ -1,10 +1,10 @@
 /* eval: the program that evaluates what was trained, over the same states.
  *
- * It goes through the same passes as train, after it. Before pass `follow`: train has its strategies and layouts. After: the states lie as train has them. An operator that train has too gets the strategy that it has there, as far as that fits the
- * other batch; the others follow from these. So hints speak of both programs, and what fits only one of the two is not an error: a split that the
+ * It goes through the same passes as train, after it. Before pass `follow`: train has its strategies and layouts. After: the states lie as train has them. An operator that train has too gets its strategy from there, where that fits the
+ * other batch; the strategies of the others follow from these. So hints apply to both programs, and one that fits only one of the two is not an error: a split that the
  * batch of the eval is too short for is left out, and search or the batch split fills it in.
  *
- * Warnings are of train alone: what there is to say of a strategy was said there. */
+ * Only train is warned about: what there is to say of a strategy was said there. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +69,7 @@ static bool change_is_given(const RowChange *change) {
     return change->one_hot || change->standardize || change->scale != 0 || change->nmeans > 0;
 }
 
-/* What an eval's own files hold is changed as train's is, and their labels have the names of train's, unless they say otherwise; what is standardized is so by the rows of training. */
+/* Has the data of an eval's own files changed as train's data are, and their labels named as train's, unless the files say otherwise; means are those of the rows of training. */
 static bool take_changes(const Build *train, Graph *graph) {
     const Graph *theirs = &train->front.graph;
     for (int i = 0; i < graph->inputs.n; i++) {
@@ -112,7 +112,7 @@ bool eval_create(Build *e, const Build *train, Graph *graph, const LossRows *row
     return true;
 }
 
-/* Tokens are characters where training reads the text as bytes. */
+/* Makes tokens characters where training reads the text as bytes. */
 static void take_alphabet(Build *g, const Build *train) {
     const Input *token = &g->front.graph.inputs.at[0];
     const Graph *trained = &train->front.graph;
@@ -149,7 +149,7 @@ bool prompt_create(Build *p, const Build *generate, const Graph *graph, const Ge
     return true;
 }
 
-/* Train's forward nodes by name. */
+/* For qsort: nodes by name. */
 static int by_name(const void *a, const void *b) {
     return strcmp((*(const Node *const *)a)->name, (*(const Node *const *)b)->name);
 }
@@ -172,7 +172,7 @@ static bool split_fits(const Factor *factor, const Factor *theirs, int64_t split
     return !factor->whole && split <= factor->size && (!even || factor->size % split == 0);
 }
 
-/* The strategy of train's node on this one; factors that it does not fit are left out together, for half a strategy is another. */
+/* Gives a node the strategy of train's node; if one factor does not fit, none is taken, since half a strategy is another. */
 static bool follow(Graph *g, Node *node, const Node *theirs) {
     if (theirs == NULL || theirs->op != node->op || theirs->strategy == NULL || theirs->rule->nfactors != node->rule->nfactors)
         return false;
@@ -184,7 +184,7 @@ static bool follow(Graph *g, Node *node, const Node *theirs) {
     return true;
 }
 
-/* How many states stand before the caches. */
+/* How many states come before the caches. */
 static int first_cache(const Graph *g) {
     int first = 0;
     while (first < g->states.n && !g->states.at[first].cache)
@@ -192,7 +192,7 @@ static int first_cache(const Graph *g) {
     return first;
 }
 
-/* The states of train, its optimizer's too, as it has them; behind them the program's own caches, which then have other numbers: those of generate where it follows that. */
+/* Gives the graph the states of train, its optimizer's too, as train has them; after them the program's own caches, with new numbers: those of generate if it follows that. */
 static void follow_states(Graph *g, const Graph *train) {
     const State *own = g->states.at;
     const int nown = g->states.n, first = first_cache(g), moved = first_cache(train) - first;
@@ -220,7 +220,7 @@ static void follow_states(Graph *g, const Graph *train) {
     }
 }
 
-/* What trains too has made slots of its own: those of train in their order. */
+/* Whether the slots that a training program made are those of train, in the same order. */
 static bool same_slots(const Graph *g, const Graph *train) {
     bool same = g->states.n == train->states.n;
     for (int s = 0; same && s < g->states.n; s++)
@@ -275,7 +275,7 @@ bool counts_memory(const Build *b) {
     return asserts || budget_limit(b) > 0;
 }
 
-/* A program for the same, as far as it is now, in an arena. */
+/* A copy of the eval as it is now, in an arena, to be tried. */
 static Build *fork_eval(const Build *eval, Arena *arena) {
     Build *e = arena_alloc(arena, sizeof *e);
     build_init_tried(e, eval->name, arena, eval->options);
@@ -290,7 +290,7 @@ bool eval_count(Build *train, const Build *eval) {
     return build_run(train->eval, NULL, pass_follow);
 }
 
-/* Bytes that its arena cannot need more than, by much. */
+/* About the most bytes that the arena of a graph can need. */
 static int64_t whole_bytes(const Graph *g) {
     int64_t bytes = 0;
     for (int v = 0; v < g->values.n; v++)
@@ -304,7 +304,7 @@ static int64_t larger(int64_t bytes, int64_t than) {
 
 int64_t eval_bytes(const Build *train) {
     const Facts *trains = train->facts;
-    int64_t bytes = UNLIMITED; /* of an eval that does not compile: nothing is enough */
+    int64_t bytes = UNLIMITED; /* of an eval that does not compile: no limit is enough */
     Arena arena;
     if (train->eval == NULL) return 0;
     if (trains->rank_bytes + whole_bytes(&train->eval->front.graph) <= budget_limit(train)) return 0; /* it fits whatever it is */

@@ -1,9 +1,9 @@
-/* expand: operators become the nodes of a template (Op.expand, Op.expand_split), composites before autodiff and, as pass `expand`, operators along rows that their
- * strategy splits (softmax, log_softmax, their gradients), and splits along an axis that is split, once strategies are chosen.
+/* expand: replaces operators by the nodes of a template (Op.expand, Op.expand_split): composites before autodiff; as pass `expand`, once strategies are chosen, operators
+ * along rows that their strategy splits (softmax, log_softmax, their gradients), and OP_split along an axis that is split.
  *
  * Before the pass: every forward operator has its strategy (propagate). After: front.chosen is the graph before this pass, with the operators that
  * strategies were chosen for. In front.graph no strategy splits a factor that expands: where one did, the nodes of Op.expand_split
- * stand for the operator, each split as its operands lie; the one that gives the first result has its hint and what
+ * stand for the operator, each split as its operands lie; the node of the first result has the operator's hint and is what
  * gradients reuse. The values of all other nodes are the same. Where there is nothing to expand, the graph stays as it is. */
 #include <assert.h>
 #include <string.h>
@@ -19,8 +19,8 @@ typedef struct Expansion {
     VEC(int) origin; /* per new node: the old one */
 } Expansion;
 
-/* How operand k of a node of the template lies: as an operand of the operator, or as the template's node that makes it. Of a value that is several operands of both, each is
- * the operator's in turn. False: it is a leaf's. */
+/* How operand k of a node of the template lies: like an operand of the operator, or like the result of the template's node that makes it. A value that is several operands of
+ * both is each of the operator's in turn. False: a leaf makes it. */
 static bool operand_lies(const Graph *g, const Node *old, const Node *node, const Node *made, int k, Layout *layout) {
     const int value = made->in[k], ndim = g->values.at[value].type.shape.ndim;
     const Node *maker = graph_producer(g, value);
@@ -41,7 +41,7 @@ static bool operand_lies(const Graph *g, const Node *old, const Node *node, cons
     return true;
 }
 
-/* A node of the template is split as its operands lie that are no leaves: each factor as the first of them that has it. */
+/* Splits a node of the template as its operands lie, except leaves: each factor as in the first operand that has it. */
 static void inherit(Graph *g, Node *made, const Node *old, const Node *node) {
     Strategy strategy = {.nfactors = made->rule->nfactors};
     bool seen[MAX_FACTORS] = {false}, fits = true;
@@ -62,7 +62,7 @@ static void inherit(Graph *g, Node *made, const Node *old, const Node *node) {
     made->from = old->from;
 }
 
-/* The factors of an expanded origin, by way of its first result. */
+/* Maps origin factors to those of an expanded origin, through its first result. */
 static void follow_origin(const Expansion *e, Node *node, int old_origin) {
     const Node *was = &e->copy.from.nodes.at[old_origin], *is = &e->copy.to->nodes.at[node->origin];
     for (int f = 0; f < node->rule->nfactors; f++) {
@@ -78,7 +78,7 @@ static void keep_node(Expansion *e, int id, Node node) {
     if (old_origin != id && e->first[old_origin] >= 0) follow_origin(e, &e->copy.to->nodes.at[made], old_origin);
 }
 
-/* What stands for a copy of a forward node has what stands for that node as its origin. */
+/* Makes the nodes that stand for a forward node the origins of those that stand for a copy of it. */
 static void follow_forward(Expansion *e, int first, int origin, int micro) {
     for (int n = first; n < e->copy.to->nodes.n; n++) {
         Node *made = &e->copy.to->nodes.at[n];
@@ -143,7 +143,7 @@ static bool splits_whole(const Rule *rule, const Strategy *strategy) {
     return splits;
 }
 
-/* The template of a node, of the graph that strategies were chosen for, of which a factor that kernels need whole is split: a gradient's are its origin's. */
+/* The template of a node of which a factor that kernels need whole is split, else NULL; for a gradient the origin's factors count. */
 static ExpandFn *of_split_rows(const Graph *g, int id) {
     const Node *node = &g->nodes.at[id], *origin = &g->nodes.at[node->origin];
     ExpandFn *expand = op_table[node->op].expand_split;

@@ -19,7 +19,7 @@ typedef struct Explain {
     Build *b;
     const Graph *g; /* b->sharded.graph */
     const ExplainIndex *index;
-    const RoleIndex *role; /* that is spoken of */
+    const RoleIndex *role; /* that is explained */
     int nexplained;        /* names that are explained in this call of pcc */
 } Explain;
 
@@ -52,7 +52,7 @@ static const char *node_text(const Explain *e, const Node *node) {
     return strcmp(op, name) == 0 || *name == '\0' ? op : arena_printf(e->b->arena, "%s %s", op, name);
 }
 
-/* Of a node of g. The tuple; where it cannot say it, the digits too, by way of the layouts of the operands. */
+/* The strategy of a node of g: the tuple; where that cannot say it, the layouts of the operands too. */
 static const char *strategy_text(const Explain *e, const Graph *g, const Node *node, const Strategy *strategy) {
     Text text = {0};
     if (!strategy_print(&text, node, g, strategy))
@@ -100,7 +100,7 @@ static void explain_way(const Explain *e, int id, bool is_hint) {
     text_printf(e->text, "  %s\n", depth > 0 ? by_text[e->b->front.propagation.decision[id].by] : is_hint ? "the user's" : "as there");
 }
 
-/* From the hint to the node, which is one of front.chosen, an operator a line; of a long way its two ends. */
+/* Prints the way from the hint to a node of front.chosen, an operator a line; of a long way its two ends. */
 static void explain_chain(const Explain *e, int id) {
     const Graph *g = &e->b->front.chosen;
     const Decision *decision = e->b->front.propagation.decision;
@@ -126,7 +126,7 @@ static void explain_chain(const Explain *e, int id) {
         explain_way(e, tail[i], is_hint);
 }
 
-/* That an operator along rows, or a split along an axis, of front.chosen, was expanded, and into what. */
+/* Says into what an operator along rows, or a split along an axis, of front.chosen was expanded. */
 static void explain_expanded(const Explain *e, int chosen) {
     const Node *node = &e->b->front.chosen.nodes.at[chosen];
     const bool rows = node->op != OP_split;
@@ -262,7 +262,7 @@ static void explain_node(const Explain *e, int id) {
 
 /* ---------------------------------------------------------------- conversions */
 
-/* Who takes a value of spmd, through further conversions too: "relu a, matmul y". */
+/* Which nodes take a value of spmd, also through conversions: "relu a, matmul y". */
 static void collect_users(const Explain *e, int value, Text *users, int *n) {
     const Graph *s = &e->b->spmd.graph;
     for (int k = e->index->users.first[value]; k < e->index->users.first[value + 1]; k++) {
@@ -336,12 +336,12 @@ static void explain_bucket(const Explain *e, const Communication *move, const ch
     text_printf(e->text, others > MAX_USERS ? " and %d more\n" : others == 0 ? " nothing else\n" : "\n", others - MAX_USERS);
 }
 
-/* The event in which a step of the plan runs, of a bucket together with others; NULL: it takes no time. */
+/* The event in which a step of the plan runs, for a bucket together with others; NULL: it takes no time. */
 static const TimelineEvent *event_of(const Explain *e, int step) {
     return e->role->event[step] >= 0 ? &e->role->timeline->events.at[e->role->event[step]] : NULL;
 }
 
-/* Of its own: another of its bucket has what they wait for together. */
+/* Only the first of a bucket tells the time that they take together. */
 static void explain_move_time(const Explain *e, int communication, const char *indent) {
     const Communication *move = &e->role->facts->communications.at[communication];
     const TimelineEvent *event = event_of(e, move->step);
@@ -371,7 +371,7 @@ static void explain_move(const Explain *e, int communication, const char *indent
     explain_bucket(e, move, indent);
 }
 
-/* Whether a conversion is one that a role before has too: it is said of that one. Who only sends leaves it to who receives. */
+/* Whether another role tells of a conversion: one before that has it too or, where this one only sends, the one that receives. */
 static bool said_before(const ExplainIndex *index, int role, const Communication *move) {
     const Instance *instances = index->role[role].facts->role->instances.at;
     if (instances[move->to].place == PLACE_ELSEWHERE) return true;
@@ -408,7 +408,7 @@ static void explain_moves(const Explain *e, int value, const char *indent) {
                     bytes_text(e, e->index->role[least].facts->least[value].total));
 }
 
-/* Where the passes of -O2 compute a value otherwise than its strategy says: partial.c and place.c. */
+/* Says where the passes of -O2 (partial.c, place.c) compute a value otherwise than by its strategy. */
 static void explain_instead(const Explain *e, int value, const char *indent) {
     const Node *node = graph_producer(e->g, value);
     const TensorType *type = &e->g->values.at[value].type;
@@ -424,7 +424,7 @@ static void explain_instead(const Explain *e, int value, const char *indent) {
                 layout_text(e, &own, type));
 }
 
-/* What is made of a value once its producer has it. */
+/* Says what becomes of a value once it is made. */
 static void explain_use(const Explain *e, int value, const char *indent) {
     static const char *const has[NREDUCTIONS] = {[REDUCE_SUM] = ": every rank has a term of the sum",
                                                  [REDUCE_MAX] = ": every rank has the maximum of its part",
@@ -481,7 +481,7 @@ static void explain_cost(const Explain *e, int value) {
 /* Of an operator for which a strategy is chosen. */
 static void explain_others(const Explain *e, int id) {
     const Settings *settings = &e->g->settings;
-    if (e->g->nodes.at[id].strategy != NULL && lookup_rank(e, id) >= 0) return; /* whatever it is, the rank has all of the table */
+    if (e->g->nodes.at[id].strategy != NULL && lookup_rank(e, id) >= 0) return; /* with any strategy the rank has all of the table */
     if (id >= e->g->nforward || node_is_leaf(&e->g->nodes.at[id]) || e->b->follows != NULL || e->g->nranks == 1) return;
     if (settings->mode == MODE_AUTO || settings->mode == MODE_SEMI_AUTO)
         others_print(e->text, e->b, chosen_of(e->b, id), e->nexplained, other_text, e);
@@ -489,7 +489,7 @@ static void explain_others(const Explain *e, int id) {
 
 /* ---------------------------------------------------------------- what is explained */
 
-/* The first role that computes a node; where none does that whose ranks need the most memory. */
+/* The first role that computes a node; where none does, the one whose ranks need the most memory. */
 static const RoleIndex *role_of(const ExplainIndex *index, int node) {
     for (int r = 0; r < index->nroles; r++)
         if (index->role[r].step[node] >= 0) return &index->role[r];
@@ -604,7 +604,7 @@ static void explain_state(const Explain *e, int id) {
 
 /* ---------------------------------------------------------------- names */
 
-/* "w.grad": what the update of w takes; of another value what autodiff calls its gradient. -1: there is none. */
+/* "w.grad": the gradient that the update of w takes; for another value the one named d_VALUE. -1: there is none. */
 static int gradient_find(const Explain *e, const char *name) {
     const Graph *g = e->g;
     size_t n = strlen(name);
@@ -657,7 +657,7 @@ static bool explain_program(Text *text, Build *b, const char *name, Error *error
     return true;
 }
 
-/* What a path means is called as the graph calls it: the result of a cell as its call is. */
+/* The graph's name of what a path means: of a cell's result that of its call. */
 static const char *value_name(Build *b, const char *path) {
     const int number = index_path(explain_index(b), b, path);
     return number >= 0 ? b->front.paths.at[number].value : path;
@@ -669,7 +669,7 @@ bool explain(Text *text, Compilation *c, const char *name, Error *error) {
     bool found = false;
     for (int i = 0; i < c->programs.n; i++) {
         Text own = {0};
-        Error other; /* what no program has is said of the net as it is trained */
+        Error other; /* where no program has it, the error is that of train */
         const bool has = explain_program(&own, c->programs.at[i], name, i == 0 ? error : &other);
         if (has) text_printf(text, "program %s\n%s", c->programs.at[i]->name, own.at);
         found = found || has;

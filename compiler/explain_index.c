@@ -135,7 +135,7 @@ static void add_leaves(ExplainIndex *x, const Graph *g) {
     }
 }
 
-/* Ways from hints lead through any neighbours: each is walked until what is known. */
+/* Ways from hints lead through any neighbours: each is walked back to a node whose depth is known. */
 static void add_ways(ExplainIndex *x, const Build *b) {
     const Graph *g = &b->front.chosen;
     const Decision *decision = b->front.propagation.decision;

@@ -1,4 +1,4 @@
-/* explain_index: who takes what, and where it is done, of a whole program: each looked up once, for explanations of many values. */
+/* explain_index: of a whole program, which nodes take what, and where each is computed: found once, for explanations of many values. */
 #pragma once
 #include "compiler/build.h"
 #include "compiler/facts.h"
@@ -18,7 +18,7 @@ typedef struct RoleIndex {
     Facts *facts;
     Timeline *timeline;
     Held held;
-    bool *is_held; /* per value: when the arena is fullest */
+    bool *is_held; /* per value: it is in the arena when that is fullest */
     int *taken_as; /* per instance of the plan the value of spmd that it is */
     Lists moves;   /* communications of a value */
     Lists buckets; /* communications of a bucket */
@@ -41,10 +41,10 @@ typedef struct ExplainIndex {
     int *update;    /* per state: the node that updates it, -1 */
     int *taker[2];  /* per state, per input: the first node that takes it, -1 */
     int *depth;     /* per node of front.chosen: steps from its hint */
-    int *head;      /* the same: the node on its way from the hint that is at most HEAD_DEPTH steps from that */
+    int *head;      /* per node of it: the node on its way from the hint, at most HEAD_DEPTH steps from there */
 } ExplainIndex;
 enum { HEAD_DEPTH = 3 };
-/* Of a program that was compiled; in its arena, once: b->explained. */
+/* The index of a compiled program; in its arena, made once: b->explained. */
 const ExplainIndex *explain_index(Build *b);
 /* By name, as the maps have them; -1: there is none. */
 int index_value(const ExplainIndex *index, const Graph *g, const char *name);

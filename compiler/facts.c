@@ -34,7 +34,7 @@ static Traffic traffic_sum(Traffic a, Traffic b) {
     return (Traffic){a.total + b.total, a.max + b.max};
 }
 
-/* Of the largest box of any rank of the role. */
+/* Bytes of the largest box of any rank of the role. */
 static int64_t largest_bytes(const Facts *facts, const TensorType *type, const Layout *layout) {
     if (layout == NULL || !layout_has_ranks(layout, facts->role->first_rank, facts->role->last_rank))
         return 0; /* NULL: of a plan without a program */
@@ -111,13 +111,13 @@ static void count_memory(Facts *facts, const Machine *machine, Arena *arena) {
     for (int i = 0; i < graph->inputs.n; i++) {
         const int copies = data_rows_change(graph->settings.data) && graph->inputs.at[i].kind == INPUT_DATA
                                ? 2
-                               : 1; /* the next batch is brought while a step runs */
+                               : 1; /* the next batch is loaded while a step runs */
         facts->inputs += copies * largest_bytes(facts, &graph->inputs.at[i].type, graph->inputs.at[i].layout);
     }
     for (int i = 0; i < facts->role->instances.n; i++) {
         const Instance *instance = &facts->role->instances.at[i];
         const bool own =
-            instance->place == PLACE_CONSTANT && graph_producer(graph, instance->value)->op == OP_constant; /* no view of one */
+            instance->place == PLACE_CONSTANT && graph_producer(graph, instance->value)->op == OP_constant; /* not a view of one */
         if (own) facts->constants += largest_bytes(facts, type_of(facts, i), instance->layout);
     }
     facts->inner = inner_room(graph, facts->role, NULL);
@@ -169,7 +169,7 @@ static Traffic bound_of(Facts *facts, CommKind kind, const Layout *source, int t
     return in_bytes(counted->bound, type);
 }
 
-/* In the role: the instance that another was converted from, itself or one of another role. */
+/* The instance where the role's conversions to this one begin: this one itself, or one that maybe another role made. */
 static int root_of(const Facts *facts, int instance) {
     while (facts->source[instance] >= 0)
         instance = facts->source[instance];
@@ -187,7 +187,7 @@ static void raise(Facts *facts, Traffic *least, const Layout *const *made, int u
     if (bound.max > least[value].max) least[value].max = bound.max;
 }
 
-/* By everything that the role uses. */
+/* Raises it by everything that the role uses. */
 static void raise_uses(Facts *facts, Traffic *least, const Layout *const *made, Arena *arena) {
     const Role *role = facts->role;
     for (int s = 0; s < role->steps.n; s++) {
@@ -230,7 +230,7 @@ void facts_bounds(Facts *facts, Arena *arena) {
 
 /* ---------------------------------------------------------------- all roles */
 
-/* As the first role that receives has it, with what those send that do. */
+/* Lists communications as the first role that receives has them, with what the senders send. */
 static void find_moves(Totals *totals, const Facts *roles, int nroles, Arena *arena) {
     const size_t nrequests = (size_t)program_requests(roles->program) + 1;
     Traffic *sent = arena_alloc(arena, sizeof *sent * nrequests);

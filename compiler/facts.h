@@ -43,15 +43,15 @@ typedef struct Facts {
     double flops, rank_flops; /* facts_flops: of a step; of the rank with the largest part of every operator */
 
     /* facts_bounds; NULL and 0 before */
-    /* Per value: the least, in bytes, that must be received to convert it from the layout in which it is made into each one in which it is used. Of several uses the
-     * most expensive one alone, so that it is a lower bound. */
+    /* Per value: the fewest bytes that must be received to convert it from the layout in which it is made to those in which it is used. Of several uses only the
+     * most expensive one counts, so that it is a lower bound. */
     const Traffic *least;
     Traffic bound;           /* the sum over all values */
     const int *source;       /* per instance the one that it is converted from, -1: none in the role */
     struct Counted *counted; /* conversions counted so far */
 } Facts;
 
-/* Of a role of a program that computes this graph, which all must outlive the facts. machine: of whose devices the workspace is; NULL: machine_cpu. */
+/* Counts the facts of a role of a program of this graph; all these must outlive them. machine: its devices need the workspace; NULL: machine_cpu. */
 void facts_init(Facts *facts, const Graph *graph, const Program *program, int role, const Machine *machine, Arena *arena);
 /* Adds the FLOPs. strategy: per node of the graph, as it runs; NULL: whole. */
 void facts_flops(Facts *facts, const Strategy *const *strategy, Arena *arena);
@@ -61,10 +61,10 @@ void facts_bounds(Facts *facts, Arena *arena);
 /* A communication of a program, whichever roles take part. */
 typedef struct Move {
     const Facts *facts; /* of the first role that receives */
-    Communication made; /* as that one has it, with what all roles send */
+    Communication made; /* as that role has it, but with what all roles send */
 } Move;
 
-/* What all roles of a program do; of one role its own. */
+/* What all roles of a program do; of one role, what it does. */
 typedef struct Totals {
     VEC(Move) moves;               /* role by role, in the order in which they start */
     const Facts *sender;           /* of the role whose busiest rank sends most */
@@ -75,5 +75,5 @@ typedef struct Totals {
     double rank_flops;             /* of the busiest rank */
 } Totals;
 
-/* Of the facts of all roles, with their FLOPs; adds their lower bounds. */
+/* Sums the facts of all roles, which have FLOPs; adds their lower bounds. */
 void facts_totals(Totals *totals, Facts *roles, int nroles, Arena *arena);

@@ -1,7 +1,7 @@
-/* fits: whether a rank's memory is enough for the plan, and if it is not, what holds it and what would help.
+/* fits: whether a rank's memory is enough for the plan, and if it is not, what fills it and what would help.
  *
- * Before: emit. After: nothing is changed. More than `memory` or --memory says is an error; more than the machine has that --machine names a warning, since its
- * figure is of another day or of somebody's data sheet. */
+ * Before: emit. After: nothing is changed. A plan that needs more than `memory` or --memory is an error; one that needs more than the machine of --machine has is
+ * a warning, since that figure is of another day or from somebody's data sheet. */
 #include <string.h>
 
 #include "compiler/budget.h"
@@ -10,7 +10,7 @@
 #include "compiler/name.h"
 #include "compiler/search.h"
 
-/* Of a rank that generates. generate uses the arena of prompt where that is large enough. */
+/* Bytes of a rank that generates. generate uses the arena of prompt where that is large enough. */
 static int64_t generating_bytes(const Compilation *c) {
     if (program_generate(c) == NULL) return 0;
     const Facts *one = program_generate(c)->facts;
@@ -34,7 +34,7 @@ int64_t bytes_needed(const Compilation *c) {
     return trains + more + workspace;
 }
 
-/* Of the values held at the fullest step: those of the forward pass that wait for their gradients. */
+/* Bytes of the forward pass's values that are held for gradients at the fullest step. */
 static int64_t activation_bytes(const Held *held, const Graph *g) {
     int64_t bytes = 0;
     for (int i = 0; i < held->holders.n; i++) {
@@ -75,7 +75,7 @@ int64_t evals_bytes(const Compilation *c) {
     return bytes_needed(c) - program_train(c)->facts->rank_bytes;
 }
 
-/* What is cheapest to change first. */
+/* Says what would help, the cheapest change first. */
 static void hint_help(const Compilation *c, const Facts *facts, const Held *held, int64_t missing, bool sought) {
     const Graph *g = facts->graph;
     Arena *arena = c->arena;
@@ -104,7 +104,7 @@ static void hint_help(const Compilation *c, const Facts *facts, const Held *held
     const int nranks = c->options->overrides.nranks > 1 ? c->options->overrides.nranks : 1;
     const int64_t needed = bytes_needed(c), more = 2 * nranks <= MAX_RANKS ? ranks_bytes(c, 2 * nranks, needed - missing) : 0;
     const bool helps = more > 0 && 2 * (needed - more) >=
-                                       missing; /* what ranks divide is halved by twice as many: that is all that ever more of them save */
+                                       missing; /* twice as many ranks save half of what they divide; any number saves at most twice that */
     if (helps)
         text_printf(&text, "%smore ranks than %d: each of %d needs %s", text.n > 0 ? "or " : "", nranks, 2 * nranks,
                     bytes_named(arena, more));
@@ -129,7 +129,7 @@ void explain_need(const Compilation *c, int64_t missing) {
     const Build *train = program_train(c);
     const Facts *facts = train->facts;
     const int64_t limit = budget_limit(train);
-    const bool sought = limit > 0 && limit <= bytes_needed(c) - missing; /* the search has kept to no more */
+    const bool sought = limit > 0 && limit <= bytes_needed(c) - missing; /* the search has kept within it */
     Arena *arena = c->arena;
     Held found, *held = &found;
     held_find(held, facts, arena);
@@ -160,7 +160,7 @@ void explain_need(const Compilation *c, int64_t missing) {
     hint_help(c, facts, held, missing, sought);
 }
 
-/* What batches in parts have brought. False: all of them need more than there is, and something else is left: compile() begins again with it. */
+/* Notes what micro-batches have brought. False: the plan does not fit, and something else is left, with which compile() begins again. */
 static bool parts_hold(Compilation *c, int64_t needed, int64_t limit) {
     BuildCost cost;
     MicroBatches *micro = c->micro;
@@ -176,7 +176,7 @@ static bool parts_hold(Compilation *c, int64_t needed, int64_t limit) {
     return c->again == NULL;
 }
 
-/* A plan is for training: one that could not generate within the limit is no worse for that. */
+/* Only a warning: a plan is for training, and none the worse if it cannot generate within the limit. */
 static void warn_generating(const Compilation *c, int64_t limit) {
     const int64_t needed = generating_bytes(c);
     if (needed <= limit) return;
@@ -187,12 +187,12 @@ static void warn_generating(const Compilation *c, int64_t limit) {
               "a smaller chunk in the generate block needs less; a plan with other strategies generates with the same parameters");
 }
 
-/* Where the limit is too low, what is found to need the least: the error, or the warning, is about that. */
+/* Where the limit is too low: the choice found to need the least, which the error or the warning is about. */
 static MicroBatches *least_found(Compilation *c, int64_t needed) {
     return c->micro == NULL ? micro_least(c, needed) : NULL;
 }
 
-/* `stages = auto`, one of which is compiled: whether others, or, where nothing fits, another plan in one that needs less than all of them, are taken instead. */
+/* `stages = auto`, compiled in one stage: whether more stages, or, where nothing fits, another plan in one stage that needs less than all of these, are taken. */
 static bool more_stages(Compilation *c, int64_t needed) {
     BuildCost cost;
     build_cost(program_train(c), &cost);
@@ -227,7 +227,7 @@ bool pass_fits(Compilation *c) {
     if (c->micro == NULL) c->stages_again = stage_count_fitting(c);
     if (c->stages_again != NULL) return false;
     c->again = least_found(c, needed);
-    if (c->again != NULL) return false; /* what is said is what the least is */
+    if (c->again != NULL) return false; /* the messages are about the plan that needs least */
     if (asked > 0)
         diag_error(c->diags, settings->memory_span, "this plan needs %s of memory on a rank, %s more than the %s that it may",
                    bytes_named_up(c->arena, needed), bytes_named(c->arena, needed - asked), bytes_named(c->arena, asked));

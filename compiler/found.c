@@ -1,8 +1,8 @@
 /* found: --write-hints, the strategies of a plan as a `hints found` block with named axes, which gives the same plan again.
  *
- * Before: a whole compilation. Every operator that strategies are chosen for has a line, and every input and state whose layout is a choice. Names that differ by the numbers
- * of loops share a line; where a few of them differ, their lines stand behind it, since the last that matches counts. Settings that a search took for memory or time have lines
- * too, and operators that it lets be computed again. */
+ * Before: a whole compilation. Every operator that strategies are chosen for has a line, and every input and state whose layout is a choice. Names that differ only in the
+ * numbers of loops share a line; those few that say something else have lines after it, since the last match counts. Settings that a search took for memory or time have lines
+ * too, and so have operators that it lets be recomputed. */
 #include <assert.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #include "compiler/compiler.h"
 #include "ir/wildcard.h"
 
-/* What a hint may name, and what is to be said of it; NULL: nothing. */
+/* Something that a hint may name, and its strategy; NULL: it gets no line. */
 typedef struct Line {
     const char *name, *pattern, *strategy;
     bool written;
@@ -20,7 +20,7 @@ typedef struct Found {
     const Graph *g;
     Arena *arena;
     VEC(Digit) digits; /* of all strategies and layouts, each once */
-    VEC(Axis) axes;    /* of the net's mesh, and of those below */
+    VEC(Axis) axes;    /* of the net's mesh, and of `meshes` */
     Text meshes;       /* "mesh (a = 2, b = 4);" */
     VEC(Line) lines;
 } Found;
@@ -42,7 +42,7 @@ static const Axis *axis_of(const Found *f, Digit digit) {
     return NULL;
 }
 
-/* a, b, .. z, a2, ..: the next that is no axis of the net's. */
+/* The next of a, b, .. z, a2, .. that is no axis of the net. */
 static const char *next_name(const Found *f, int *number) {
     const char *name;
     do {
@@ -53,7 +53,7 @@ static const char *next_name(const Found *f, int *number) {
     return name;
 }
 
-/* Whether digits are axes of one mesh; its axes, major first. */
+/* The axes of a mesh that has these digits, major first; returns how many, -1: there is none. */
 static int one_mesh(const Digit *digits, int n, int nranks, Digit chain[MAX_DIGITS]) {
     const int naxes = digits_chain(digits, n, NULL, 0, nranks, chain);
     for (int i = 0; i < n && naxes >= 0; i++) {
@@ -65,7 +65,7 @@ static int one_mesh(const Digit *digits, int n, int nranks, Digit chain[MAX_DIGI
     return naxes;
 }
 
-/* Meshes for the digits that the net's mesh has not: each as many of them as it can, in their order. */
+/* Makes meshes for the digits that the net's mesh lacks: each takes as many of them as it can, in order. */
 static void make_meshes(Found *f) {
     const MeshAxes *mesh = &f->g->settings.mesh;
     for (int i = 0; i < mesh->n; i++)
@@ -98,7 +98,7 @@ static void print_dim(Text *text, const Found *f, const Digit *digits, int n) {
 
 /* ---------------------------------------------------------------- lines */
 
-/* "(a, -)": an axis a dimension of a tensor that an operator takes or makes. said: the factors that some tensor of it has. */
+/* "(a, -)": the axes of each dimension of an operand or a result. Marks in said the factors that this tensor has. */
 static void print_tensor(Text *text, const Found *f, const Node *node, const int8_t *factors, int value, bool *said) {
     text_printf(text, "(");
     for (int d = 0; d < f->g->values.at[value].type.shape.ndim; d++) {
@@ -117,7 +117,7 @@ static bool all_said(const Strategy *strategy, const bool *said) {
     return true;
 }
 
-/* "((a, -), (-, b))": its operands; " -> (a, b)": its result, where it splits what no operand has. */
+/* "((a, -), (-, b))": its operands; then " -> (a, b)": its result, where that splits a factor that no operand has. */
 static const char *strategy_text(Found *f, const Node *node) {
     bool said[MAX_FACTORS] = {0};
     Text text = {0};
@@ -131,7 +131,7 @@ static const char *strategy_text(Found *f, const Node *node) {
         text_printf(&text, " -> ");
         print_tensor(&text, f, node, node->rule->out[0], node->out[0], said);
     }
-    assert(all_said(node->strategy, said)); /* what a rule adds to its operands' factors is of result 0 */
+    assert(all_said(node->strategy, said)); /* factors that no operand has are in result 0 */
     const char *copy = arena_copy(f->arena, text.at, text.n);
     text_finish(&text);
     return copy;
@@ -160,7 +160,7 @@ static bool is_choice(const Layout *layout, const TensorType *type) {
 
 static void find_lines(Found *f) {
     const Graph *g = f->g;
-    for (int pass = 0; pass < 2; pass++) { /* all digits before any name of one */
+    for (int pass = 0; pass < 2; pass++) { /* finds all digits before any axis is named */
         for (int i = 0; i < g->inputs.n; i++) {
             const Input *input = &g->inputs.at[i];
             const bool choice = is_choice(input->layout, &input->type);
@@ -187,7 +187,7 @@ static void find_lines(Found *f) {
     }
 }
 
-/* Whether lines share a pattern: it matches several of its own and else only single ones, which stand behind it; all have something to say. */
+/* Whether lines share a pattern: it matches several of its own, else only single ones, which follow; all have a strategy. */
 static bool is_shared(const Found *f, const char *pattern) {
     int n = 0;
     if (strchr(pattern, '*') == NULL) return false;
@@ -201,7 +201,7 @@ static bool is_shared(const Found *f, const char *pattern) {
     return n > 1;
 }
 
-/* What most lines of a pattern say, of several the first. */
+/* The strategy that most lines of a pattern have; of several the first. */
 static const char *most_said(const Found *f, const char *pattern) {
     const char *most = NULL;
     int best = 0;
@@ -238,11 +238,11 @@ static void print_lines(Text *text, Found *f) {
         }
 }
 
-/* The stages: the first and the last operator of each, between which all others are; where stages do not follow each other in the order of the net all operators. */
+/* Prints stages: the first and the last operator of each, which enclose all others; where stages do not follow each other in the order of the net, all operators. */
 static void print_stages(Text *text, const Graph *g) {
     bool ordered = true;
     int before = 0;
-    const Node *last = NULL, *said = NULL; /* with a stage; of which a line speaks */
+    const Node *last = NULL, *said = NULL; /* with a stage; printed last */
     for (int n = 0; n < g->nforward; n++) {
         ordered = ordered && (g->nodes.at[n].stage == 0 || node_is_leaf(&g->nodes.at[n]) || g->nodes.at[n].stage >= before);
         if (!node_is_leaf(&g->nodes.at[n]) && g->nodes.at[n].stage > before) before = g->nodes.at[n].stage;
@@ -258,7 +258,7 @@ static void print_stages(Text *text, const Graph *g) {
     if (last != said) text_printf(text, "%s = stage %d;\n", last->name, last->stage - 1);
 }
 
-/* Settings of the net that were found beside strategies: where the user says none. */
+/* Prints settings that were found beside strategies, where the user gave none. */
 static void print_settings(Text *text, const Settings *s) {
     const bool states = !s->shard_states_given && s->shard_states != SHARD_OPTIMIZER;
     const Regather usual = s->shard_states_given && s->shard_states == SHARD_PARAMETERS ? REGATHER_PARAMETERS : REGATHER_NONE;
@@ -286,7 +286,7 @@ static bool recompute_found(const Build *b) {
     return found;
 }
 
-/* What is computed again: where that is so of all operators of a pattern one line. */
+/* Prints what is recomputed: one line for a pattern where all its operators are. */
 static void print_recompute(Text *text, Found *f) {
     f->lines.n = 0;
     for (int n = 0; n < f->g->nforward; n++)
@@ -302,7 +302,7 @@ bool hints_print(Text *text, Compilation *c) {
     measures_print(&lines, b, "# With ", "\n");
     text_printf(&lines, "# Net %s on %d ranks", f.g->name, b->front.graph.nranks);
     if (b->nroles > 1) text_printf(&lines, " in %d stages", b->nroles);
-    for (int i = 0; i < c->options->overrides.nhint_files; i++) /* axes and strategies of the user's are not said again */
+    for (int i = 0; i < c->options->overrides.nhint_files; i++) /* the user's axes and strategies are not repeated */
         text_printf(&lines, "%s--hints %s", i == 0 ? ", with " : " ", c->options->overrides.hint_file[i]);
     text_printf(&lines, ": --hints with this file%s gives the plan that it is of.\nhints found {\n%s",
                 c->options->overrides.nhint_files > 0 ? " beside that" : "", f.meshes.at != NULL ? f.meshes.at : "");

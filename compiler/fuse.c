@@ -1,12 +1,12 @@
 /* fuse: kernels that become one step.
  *
- * Before: b->placement.order. After: Item.fused of those that are members of a fused step (docs/plan.md); members stand behind each other. At -O2 only.
- * A fused step is a product or an elementwise kernel, and the elementwise kernels behind it whose results are of one shape and layout and which take a result
+ * Before: b->placement.order. After: Item.fused of the members of a fused step (docs/plan.md), which are consecutive. At -O2 only.
+ * A fused step is a product or an elementwise kernel, and the elementwise kernels after it whose results are of one shape and layout and which take a result
  * of the step, or an operand of that shape that it takes too; then perhaps the sum over trailing dimensions, or leading and trailing ones, of one of its results. Or
  * it is a product and the transpose of its result that nothing else reads: the product is written where the transpose lies, by strides. Or a weight's gradient and its
- * bias's: a product, the sum of one operand's rows, and what that is cast to. Real types that are computed in f32 may meet in a step, by its casts. Between two
- * members stand only kernels that need neither, waits for what neither needs, and starts of what nobody waits for soon: they are moved behind the step; and casts of what is there before it, as of
- * a bias: before it. No sum is added in another order, so that every element is what it is without. */
+ * bias's: a product, the sum of one operand's rows, and what that is cast to. Real types that are computed in f32 may be mixed in a step, by its casts. Between two
+ * members there are only kernels that need neither, waits for what neither needs, and starts of what nobody waits for soon, which are moved after the step; and casts of values that exist before
+ * it, such as a bias, which are moved before it. No sum is added in another order, so that every element is what it is without fusion. */
 #include <string.h>
 
 #include "compiler/compiler.h"
@@ -15,13 +15,13 @@
 
 enum { WINDOW = 8 }; /* kernels that a member is moved over */
 
-/* The step that is being made of kernels from `first` in the order on. */
+/* The step that is being made, of a kernel and later ones of the order. */
 typedef struct Group {
     const Build *b;
     const int *uses;                      /* per value: how many operands and reports it is */
     VEC(int) member;                      /* nodes */
     const Value *result;                  /* of the elementwise members: all of its shape and layout */
-    DType dtype;                          /* of them and their operands, but for bools and for what is computed as it is */
+    DType dtype;                          /* of them and their operands, but for bools and for types that are computed alike */
     int operand[MAX_FUSED_IN], noperands; /* values from outside */
     bool closed;                          /* by a reduction, or a transpose */
     VEC(int) ahead;                       /* casts that members need, and that stand between them */
@@ -45,12 +45,12 @@ static bool is_computed_wide(DType dtype) {
     return dtype == F32 || dtype_is_half(dtype);
 }
 
-/* Elements of the result are those of an operand, repeated: it is read as any operand that broadcasts. */
+/* Whether the result repeats an operand's elements: that is then read as any operand that broadcasts. */
 static bool is_repeat(OpCode op) {
     return op == OP_sum_grad || op == OP_mean_grad;
 }
 
-/* A cast between types that are computed in f32. */
+/* Whether it is a cast between types that are computed in f32. */
 static bool is_cast(const Graph *g, const Node *node) {
     return node->op == OP_cast && is_computed_wide(g->values.at[node->in[0]].type.dtype) &&
            is_computed_wide(g->values.at[node->out[0]].type.dtype);
@@ -150,7 +150,7 @@ static bool begin(Group *f, const Node *node) {
     return true;
 }
 
-/* Values of the first n members that someone else reads: they are stored. */
+/* How many values of the first n members others read too, so that they are stored. */
 static int count_stored(const Group *f, int n) {
     int stored = 0;
     for (int m = 0; m < n; m++) {
@@ -164,7 +164,7 @@ static int count_stored(const Group *f, int n) {
     return stored;
 }
 
-/* Where the order is being changed. */
+/* An order that is being changed. */
 typedef struct Fuser {
     Build *b;
     Group group;
@@ -183,7 +183,7 @@ static bool is_passed(const Fuser *f, int value) {
     return f->passed[f->b->spmd.graph.values.at[value].node] == f->ngroups;
 }
 
-/* Whether a node needs what the group has passed over, but for casts that can stand before it. */
+/* Whether a node needs what the group has passed over, other than casts that can be moved before the step. */
 static bool needs_passed(const Fuser *f, const Node *node) {
     const Graph *g = &f->b->spmd.graph;
     for (int i = 0; i < node->nin; i++) {
@@ -231,13 +231,13 @@ static const Node *node_in_order(const Fuser *f, int at) {
     return &f->b->spmd.graph.nodes.at[f->b->placement.order.at[at].node];
 }
 
-/* A kernel of the run that is free to be a member, or to be passed over. */
+/* Whether a kernel of the run is free to be a member, or to be passed over. */
 static bool is_free(const Fuser *f, int at) {
     const int n = f->b->placement.order.at[at].node;
     return f->fused[n] == 0 && f->ahead[n] == 0;
 }
 
-/* The largest group that begins with the kernel at `at`, of those up to `end`. */
+/* Makes the largest group that begins with the kernel at `at`, of those before `end`. */
 static void gather(Fuser *f, int at, int end) {
     const Build *b = f->b;
     Group *group = &f->group;
@@ -281,7 +281,7 @@ static bool multiplies_rows(const Graph *g, const Node *node, const Node *sum, c
     return true;
 }
 
-/* A bias's gradient, with the cast that alone reads it, and behind it the product that multiplies the same rows: the weight's gradient, which comes first. */
+/* Groups a bias's gradient, the cast that alone reads it, and the later product that multiplies the same rows: the weight's gradient, which becomes first. */
 static bool gather_gradients(Fuser *f, int at, int end) {
     const Graph *g = &f->b->spmd.graph;
     Group *group = &f->group;
@@ -312,7 +312,7 @@ static bool gather_gradients(Fuser *f, int at, int end) {
     return true;
 }
 
-/* A fused step's members, in its order, behind what is moved before it. */
+/* Writes a fused step's members, in its order, after what is moved before it. */
 static Item *put_step(const Fuser *f, Item *to, Item *was, int first) {
     const int step = f->fused[was[first].node];
     for (int k = first + 1, left = f->nahead.at[step - 1]; left > 0; k++) {
@@ -329,7 +329,7 @@ static Item *put_step(const Fuser *f, Item *to, Item *was, int first) {
     return to;
 }
 
-/* Steps that stand behind each other from first to end: members of a fused step come where its first one is. */
+/* Fuses in the run [first, end) of the order: members of a fused step move to where its first one is. */
 static void fuse_run(Fuser *f, int first, int end) {
     Build *b = f->b;
     Item *order = b->placement.order.at, *was = arena_alloc(b->arena, sizeof *was * (size_t)(end - first)), *to = order + first;
@@ -349,8 +349,8 @@ static void fuse_run(Fuser *f, int first, int end) {
     }
 }
 
-/* Waits, which then come later, and starts of what nobody waits for soon: of gathers of states, and of the sums of a bucket of gradients. Kernels behind other starts, as of sums of activations, hide most of
- * what those move. */
+/* Whether members move over an item: a wait, which then comes later, or a start that nobody waits for soon, of a gather of states or of the sums of a bucket of gradients. Not other starts, as of sums of
+ * activations: kernels after them hide most of their traffic. */
 static bool is_passable(const Build *b, const Item *item) {
     const Graph *g = &b->spmd.graph;
     const Node *node = &g->nodes.at[item->node];
@@ -359,7 +359,7 @@ static bool is_passable(const Build *b, const Item *item) {
     return item->wait || g->nodes.at[source].op == OP_read || (item->bucket > 0 && !graph_is_forward(g, source));
 }
 
-/* What members are moved over: kernels, updates with what is written of them, and communications. */
+/* Whether members may move over an item: a kernel, an update with its write, or a communication. */
 static bool is_in_run(const Build *b, const Item *item) {
     return is_kernel(b, item) || op_table[b->spmd.graph.nodes.at[item->node].op].op_class == OP_CLASS_UPDATE || is_passable(b, item);
 }

@@ -1,7 +1,7 @@
 /* grad: reverse-mode differentiation of the unsharded graph, and the optimizer.
  *
  * Before: a verified forward graph without composites; graph->loss is a scalar (of each hidden slice in mode data_parallel).
- * After: nforward is the number of forward nodes; behind them stand, for every trainable state that the loss depends on, the nodes of its
+ * After: nforward is the number of forward nodes; after them come, for every trainable state that the loss depends on, the nodes of its
  * gradient (each with the forward node whose strategy it will reuse), one update and the writes of state and slots. A state that the loss
  * does not depend on gets no update. No optimizer: nothing is added. */
 #include <assert.h>
@@ -13,7 +13,7 @@
 #include "compiler/compiler.h"
 #include "compiler/loss_scale.h"
 
-/* Which values depend on a trainable state through operators that have a gradient. */
+/* Finds which values depend on a trainable state through operators that have a gradient. */
 static void active_values(const Graph *g, bool *active) {
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
@@ -25,15 +25,15 @@ static void active_values(const Graph *g, bool *active) {
     }
 }
 
-/* What is known of each value's gradient: the sum of the contributions that are products, and that of the others. Where the product's contracted
- * dimension is split over ranks they are partial sums, which can be added up before they are completed, once: so they are added first. */
+/* Each value's gradient so far: the sum of the contributions that are products, and the sum of the others. Products whose contracted dimension
+ * is split over ranks are partial sums: they are added first, so that only their sum has to be completed, once. */
 typedef struct Gradients {
     int *sum, *products; /* per value, -1: none */
     bool *active;        /* per value: depends on a trainable state */
     int n;               /* values */
 } Gradients;
 
-/* Room for the values that the graph has by now. */
+/* Makes room for the values that the graph has by now. */
 static void gradients_grow(Graph *g, Gradients *grads) {
     int n = g->values.n;
     Gradients old = *grads;
@@ -47,7 +47,7 @@ static void gradients_grow(Graph *g, Gradients *grads) {
     memcpy(grads->active, old.active, (size_t)old.n);
 }
 
-/* A product, perhaps moved about since. */
+/* Whether it is a product, perhaps reshaped, transposed or negated. */
 static bool is_product(const Graph *g, int value) {
     const Node *node = graph_producer(g, value);
     while (node->op == OP_reshape || node->op == OP_transpose || node->op == OP_neg)
@@ -55,7 +55,7 @@ static bool is_product(const Graph *g, int value) {
     return node->op == OP_einsum || node->op == OP_matmul;
 }
 
-/* grad[value] += dy. The sum plays the part of the value it is a gradient of. */
+/* grad[value] += dy. The sum is split like the value that it is the gradient of. */
 static void accumulate(Graph *g, int *grad, int value, int dy) {
     if (grad[value] < 0) {
         grad[value] = dy;
@@ -68,7 +68,7 @@ static void accumulate(Graph *g, int *grad, int value, int dy) {
         graph_emit_gradient(g, g->values.at[value].node, OP_add, (int[]){grad[value], dy}, (int[]){part, part}, 2, part, NULL, name);
 }
 
-/* The whole gradient of a value, once all that use it have contributed. */
+/* Adds up a value's whole gradient, once all its users have contributed. */
 static void complete(Graph *g, const Gradients *grads, int value) {
     int others = grads->sum[value];
     if (grads->products[value] < 0) return;
@@ -76,7 +76,7 @@ static void complete(Graph *g, const Gradients *grads, int value) {
     if (others >= 0) accumulate(g, grads->sum, value, others);
 }
 
-/* Nodes [begin, end) in reverse; with `varies`, of forward nodes those that vary, or those that do not. */
+/* Differentiates nodes [begin, end) in reverse; with `varies`, only forward nodes that vary, or only those that do not. */
 static void backward(Graph *g, Gradients *grads, int begin, int end, const bool *varies, bool which) {
     for (int n = end - 1; n >= begin; n--) {
         Node node = g->nodes.at[n]; /* a copy: adjoints add nodes */
@@ -98,7 +98,7 @@ static void backward(Graph *g, Gradients *grads, int begin, int end, const bool 
     }
 }
 
-/* The whole net's gradients, of one batch. */
+/* Finds the whole net's gradients, of one batch. */
 static void backward_once(Graph *g, const LossScale *scale, Gradients *grads) {
     const int seed = loss_scale_seed(g, scale, 1);
     grads->sum[g->loss] = seed;
@@ -124,7 +124,7 @@ static Writes take_writes(Graph *g) {
     return writes;
 }
 
-/* A further batch of the step: sums of what each would write. */
+/* Adds what a further batch of the step would write to the sums. */
 static void add_writes(Graph *g, const Writes *writes, const int *first, const bool *varies, const int *copy) {
     for (int i = 0; i < writes->n; i++) {
         const Value *own = &g->values.at[first[i]];
@@ -148,7 +148,7 @@ static void mean_writes(Graph *g, const Writes *writes, const int *first, const 
     }
 }
 
-/* The mean of the losses of k batches becomes the loss, and gradients are its: forward and backward of one batch after the other, so that what the
+/* Makes the mean of the losses of k batches the loss, and finds its gradients: forward and backward of one batch after the other, so that what the
  * backward pass of a batch needs is gone when the next begins. What the batches share comes last: it gets the sum of their gradients. */
 static void backward_of_batches(Graph *g, const LossScale *scale, Gradients *grads, int k, const Writes *writes) {
     const bool *varies = graph_varies(g);
@@ -187,7 +187,7 @@ static Attr attr_float(double f) {
     return (Attr){.given = true, .f = f};
 }
 
-/* A new slot of a parameter, of its type but for the size of one dimension (-1: of all), and what it holds. */
+/* Adds a slot of a parameter, of zeros and of its type, but of size 1 in dimension `narrow` (-1: in none). */
 static int slot_add(Graph *g, int state, const char *suffix, int narrow) {
     State slot = {.name = arena_printf(g->arena, "%s.%s", g->states.at[state].name, suffix),
                   .type = g->states.at[state].type,
@@ -243,18 +243,18 @@ int graph_as_type(Graph *g, int value, DType dtype, Span span) {
     return graph_emit(g, OP_cast, &value, 1, attr, g->values.at[value].name, span);
 }
 
-/* Those of tables that are only looked up, by the rows that occur. */
+/* The same for tables that are only looked up, by the rows that occur. */
 static const Optimizer of_rows[NOPTIMIZERS] = {
     [OPTIMIZER_SGD] = {.op = OP_embedding_sgd},
     [OPTIMIZER_LAZY_ADAM] = {.op = OP_lazy_adam, .nslots = 2, .slot = {"m", "v"}, .counts = true},
 };
 
-/* Rows of a table's gradient, [.., d], and which they are of, [..]. */
+/* Rows of a table's gradient, [.., d], and their indices in the table, [..]. */
 typedef struct RowGradient {
     int g, index;
 } RowGradient;
 
-/* A value of one dimension less, or two: its first ones as one. */
+/* A value with all dimensions before the last `kept` joined to one. */
 static int flattened(Graph *g, int value, int kept) {
     const TensorType *type = &g->values.at[value].type;
     const int ndim = type->shape.ndim;
@@ -268,13 +268,13 @@ static int flattened(Graph *g, int value, int kept) {
     return graph_emit(g, OP_reshape, &value, 1, shape, g->values.at[value].name, graph_producer(g, value)->span);
 }
 
-/* Both behind each other. */
+/* Both, one after the other. */
 static int joined(Graph *g, int a, int b, int kept) {
     const int parts[2] = {flattened(g, a, kept), flattened(g, b, kept)};
     return graph_emit(g, OP_concat, parts, 2, NULL, g->values.at[a].name, graph_producer(g, a)->span);
 }
 
-/* Whether a gradient is of lookups alone; of how many rows. */
+/* Whether a gradient is of lookups alone; adds to *rows how many. */
 static bool is_of_rows(const Graph *g, int gradient, int64_t *rows) {
     const Node *maker = graph_producer(g, gradient);
     if (maker->op == OP_replica_sum) return is_of_rows(g, maker->in[0], rows);
@@ -284,14 +284,14 @@ static bool is_of_rows(const Graph *g, int gradient, int64_t *rows) {
     return true;
 }
 
-/* The replicas of a value behind each other. */
+/* The replicas of a value, one after another. */
 static int of_all_replicas(Graph *g, int value) {
     return g->values.at[value].type.hidden
                ? graph_emit(g, OP_expose, &value, 1, NULL, g->values.at[value].name, graph_producer(g, value)->span)
                : value;
 }
 
-/* The mean of replicas' gradients, or their sum: the rows of all, each its share. */
+/* Rows of the mean or the sum of replicas' gradients: those of all replicas, for a mean times their share. */
 static RowGradient row_gradient(Graph *g, int gradient);
 static RowGradient row_gradient_of_replicas(Graph *g, const Node *sum) {
     const int64_t replicas = g->values.at[sum->in[0]].type.shape.dim[0];
@@ -314,8 +314,8 @@ static RowGradient row_gradient(Graph *g, int gradient) {
                          joined(g, graph_as_type(g, a.index, dtype, maker.span), graph_as_type(g, b.index, dtype, maker.span), 0)};
 }
 
-/* Whether a state is updated by the rows that occur. With sgd that is what the whole gradient would do too, and it is done where it has no more rows than the table; lazy_adam is another optimizer
- * than adam for rows that do not occur. */
+/* Whether a state is updated only in the rows that occur. With sgd the whole gradient would do the same, and this is done where no more rows occur than the table has; lazy_adam differs from adam
+ * for rows that do not occur. */
 static bool updates_rows(const Graph *g, int state, int gradient) {
     const Settings *settings = &g->settings;
     int64_t rows = 0;
@@ -345,13 +345,13 @@ static void update_attributes(const Settings *settings, const char *parameter, O
     if (settings->nesterov && op_attr(op, "nesterov") >= 0) attr[op_attr(op, "nesterov")] = (Attr){.given = true, .i = 1};
 }
 
-/* The squares of a tensor of the parameter, added up over all of it. */
+/* The sum of the squares of all elements of a tensor of the parameter. */
 static int squares_of(Graph *g, int state, int value) {
     return graph_emit(g, OP_sum_squares, &value, 1, NULL, arena_printf(g->arena, "norm2_%s", g->values.at[value].name),
                       g->states.at[state].span);
 }
 
-/* What is emitted of an update's arithmetic, named after the parameter. */
+/* How the arithmetic of an update is emitted, named after the parameter. */
 typedef struct Arithmetic {
     Graph *g;
     const LossScale *scale;
@@ -388,13 +388,13 @@ static int moved(const Arithmetic *a, int slot, int to, int share) {
     return next;
 }
 
-/* Adafactor's direction: the gradient over the root of an estimate of its square, which of a matrix is the product of what rows and columns have on average. */
+/* Adafactor's direction: the gradient over the root of an estimate of its square; for a matrix that is the product of the averages of rows and columns. */
 static int adafactor_direction(const Arithmetic *a, int state, int gradient, int count) {
     Graph *g = a->g;
     const Settings *settings = &g->settings;
     const int ndim = g->states.at[state].type.shape.ndim;
     const double eps1 = settings->eps > 0 ? settings->eps : a->dtype == F64 ? DBL_EPSILON : FLT_EPSILON;
-    const int squares = unary(a, OP_square, gradient); /* first: by it the update finds its gradient */
+    const int squares = unary(a, OP_square, gradient); /* first: update_gradient finds the gradient by it */
     const int share = binary(a, OP_pow, count, number(a, settings->beta2_decay));
     int estimate;
     if (ndim > 1) {
@@ -527,14 +527,14 @@ bool gradient_is_whole(const Graph *g, const Node *node) {
     return (node->update > 0 && node->op != OP_write) || node->op == OP_clip || node->op == OP_sum_squares || gradient_changes(g, node);
 }
 
-/* As the backward pass made it. */
+/* The gradient as the backward pass made it. */
 static int unchanged(const Graph *g, int gradient) {
     while (gradient_changes(g, graph_producer(g, gradient)))
         gradient = graph_producer(g, gradient)->in[0];
     return gradient;
 }
 
-/* An operator of one number a replica, whose replicas lie as those of the parameter that a node replicates. */
+/* Adds an operator on one number per replica; its replicas lie as those that node `replicate` makes of a parameter. */
 static int along_replicas(Graph *g, int replicate, OpCode op, const int *in, int nin, const Attr *attr, const char *name) {
     const int value = graph_emit(g, op, in, nin, attr, name, g->nodes.at[replicate].span);
     Node *node = &g->nodes.at[g->values.at[value].node];
@@ -544,7 +544,7 @@ static int along_replicas(Graph *g, int replicate, OpCode op, const int *in, int
     return value;
 }
 
-/* The squares of the norms of the replicas' own gradients, which gradients add up: their sum, or mean, as gradients are. */
+/* The squared norms of the replicas' own gradients: their sum over the replicas, or mean, as gradients are. */
 static int squares_of_replicas(Graph *g, const int *gradient, int nstates) {
     int sum = -1, replicate = -1;
     for (int s = 0; s < nstates; s++) {
@@ -560,7 +560,7 @@ static int squares_of_replicas(Graph *g, const int *gradient, int nstates) {
     return along_replicas(g, replicate, OP_replica_sum, &sum, 1, mean, "replica_norm2");
 }
 
-/* Their norm is reported, clips them, and says whether the loss's scale was too large. */
+/* Computes the gradients' norm: it is reported, clips them, and says whether the loss's scale was too large. */
 static void measure_gradients(Graph *g, LossScale *scale, int *gradient, int nstates) {
     if (!g->settings.grad_norm && g->settings.clip == 0 && !scale->on) return;
     const int squares = squares_of_all(g, gradient, nstates);
@@ -578,7 +578,7 @@ static void measure_gradients(Graph *g, LossScale *scale, int *gradient, int nst
     if (g->settings.clip > 0) clip_gradients(g, gradient, nstates, squares);
 }
 
-/* A gradient in another element type: `op` says whether its terms are brought there, or it. */
+/* A gradient in another element type: `op` says whether its terms are converted, or their sum. */
 static int gradient_as(Graph *g, OpCode op, int read, int gradient, DType dtype, const char *what) {
     Attr attr[MAX_ATTRS] = {{0}};
     attr[op_attr(op, "to")] = (Attr){.given = true, .text = dtype_name[dtype]};
@@ -586,7 +586,7 @@ static int gradient_as(Graph *g, OpCode op, int read, int gradient, DType dtype,
                                arena_printf(g->arena, "%s_%s", what, g->values.at[read].name));
 }
 
-/* Gradients as ranks add them up: in fewer bits, and then as wide as they were. All are narrow before the first one is widened, so that they can go between ranks together. */
+/* Has ranks add up gradients in fewer bits, and widens them afterwards. All are narrow before the first one is widened, so that they can be communicated together. */
 static void compress_gradients(Graph *g, const int *read, int *gradient, int nstates) {
     bool *narrow = arena_alloc(g->arena, (size_t)nstates + 1);
     for (int s = 0; s < nstates; s++) {
@@ -606,7 +606,7 @@ int update_gradient(const Graph *g, const Node *update) {
     return unchanged(g, gradient);
 }
 
-/* The gradient of a state: of all the values that read it. *read is the first of them; -1: the loss does not depend on the state. */
+/* The gradient of a state: the sum over all reads of it. *read: the first of these. -1: the loss does not depend on the state. */
 static int state_gradient(Graph *g, const int *grad, int state, const int *first_read, const int *next_read, int *read) {
     int sum = -1;
     for (int n = first_read[state]; n >= 0; n = next_read[n]) {
@@ -623,7 +623,7 @@ static int state_gradient(Graph *g, const int *grad, int state, const int *first
     return sum;
 }
 
-/* Gradients and updates. writes: becomes what is written of all batches. */
+/* Adds gradients and updates. writes: becomes what all batches together write. */
 static void differentiate(Graph *g, const Writes *writes) {
     if (g->loss < 0 || g->settings.optimizer == OPTIMIZER_NONE) return;
     int nstates = g->states.n;
@@ -633,7 +633,7 @@ static void differentiate(Graph *g, const Writes *writes) {
     active_values(g, grads.active);
     if (!grads.active[g->loss]) return;
     loss_scale_begin(g, &scale, optimizers[g->settings.optimizer].counts || g->settings.ema);
-    enum { TIMES = 5 }; /* so many nodes are made of one, hardly ever more */
+    enum { TIMES = 5 }; /* nodes that become of one, hardly ever more */
     if (g->nodes.n < INT_MAX / TIMES && g->values.n < INT_MAX / TIMES) {
         vec_reserve(g->arena, &g->nodes, TIMES * g->nodes.n);
         vec_reserve(g->arena, &g->values, TIMES * g->values.n);

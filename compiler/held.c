@@ -9,7 +9,7 @@
 
 /* ---------------------------------------------------------------- how many bytes lie under at least one value */
 
-/* A tree over the parts into which all begins and ends cut the arena. Of a node: how many values cover it whole, how many of its bytes are covered by any. */
+/* A segment tree over the parts into which all begins and ends cut the arena. Per node: how many values cover all of it, how many of its bytes any covers. */
 typedef struct Cover {
     int64_t *cut; /* sorted: part i is cut[i] .. cut[i + 1] */
     int ncuts;
@@ -39,7 +39,7 @@ static void cover_add(Cover *c, int node, int low, int high, int64_t begin, int6
 
 /* ---------------------------------------------------------------- lifetimes */
 
-/* Of the values in the arena. */
+/* Where a value lies in the arena, and when. */
 typedef struct Life {
     int instance;
     int64_t begin, end; /* bytes of the arena */
@@ -97,7 +97,7 @@ static int by_place(const void *a, const void *b) {
     const Life *x = a, *y = b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
     if (x->end != y->end) return x->end > y->end ? -1 : 1;
-    return (x->first < y->first) - (x->first > y->first); /* of two in one room the newer */
+    return (x->first < y->first) - (x->first > y->first); /* of two in one place the newer first */
 }
 
 static int by_bytes(const void *a, const void *b) {

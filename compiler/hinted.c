@@ -1,8 +1,8 @@
-/* hinted: a warning where the hints that the user wrote, strategies of operators and layouts of states and inputs, make a step take much longer than it would with none,
- * or send much more in no less time (strategies/costly.c: where strategies move more than the batch split does, which is known before anything is compiled).
+/* hinted: a warning where the user's hints (strategies of operators, layouts of states and inputs) make a step take much longer than it would without hints, or send much
+ * more in no less time. (strategies/costly.c warns where strategies move more than the batch split does, which is known before anything is compiled.)
  *
- * What a step takes without them is what is compiled of what propagation finds, where that is the search; otherwise of what another one finds axis by axis, or, of nets that are not large, of what auto begins with: that bounds
- * nothing, and the search may be faster still. Where a plan without them would not fit, nothing is said. */
+ * For the step without hints, the strategies are compiled that propagation finds, where it is the search; otherwise those that a search axis by axis finds or, for nets that are not large, those that auto begins with. That is no
+ * bound: the search may find faster ones still. Where a plan without hints would not fit, nothing is said. */
 #include <string.h>
 
 #include "compiler/compiler.h"
@@ -11,7 +11,7 @@
 
 enum { MAX_TRIED = 8, MAX_TRIED_NODES = 30000 };
 #define COSTLY 1.5
-#define WORTH_SAYING_S 2e-4 /* less is latencies, which the machine's figures say roughly */
+#define WORTH_SAYING_S 2e-4 /* less is latencies, which the machine's figures give only roughly */
 static const int64_t WORTH_SAYING_BYTES = 1 << 20;
 
 bool propagate_again(Graph *copy, Propagation *propagation) {
@@ -39,15 +39,15 @@ static bool same_place(const Hint *a, const Hint *b) {
     return a->span.file == b->span.file && a->span.line == b->span.line && a->span.column == b->span.column;
 }
 
-/* A hint, where it stands. */
+/* A hint, as it is written at one place. */
 typedef struct Written {
     const Hint *hint;
     const char *name; /* of the first thing that it is for */
-    bool strategy;    /* that is an operator */
+    bool strategy;    /* it is for an operator */
 } Written;
 typedef VEC(Written) WrittenHints;
 
-/* Each place once, whatever a pattern names. */
+/* Adds each place once, however much its pattern names. */
 static void add_written(WrittenHints *written, Arena *arena, const Hint *hint, const char *name, bool strategy) {
     bool known = hint == NULL;
     for (int i = 0; i < written->n && !known; i++)
@@ -55,7 +55,7 @@ static void add_written(WrittenHints *written, Arena *arena, const Hint *hint, c
     if (!known) vec_push(arena, written, ((Written){.hint = hint, .name = name, .strategy = strategy}));
 }
 
-/* Of at most so many. */
+/* Finds at most so many. */
 static void find_written(WrittenHints *written, const Graph *g, int most, Arena *arena) {
     for (int n = 0; n < g->nforward && written->n < most; n++)
         add_written(written, arena, node_hint(&g->nodes.at[n]), g->nodes.at[n].name, true);
@@ -78,7 +78,7 @@ static bool is_without(const Hint *hint, const Hint *without) {
     return hint != NULL && (without == NULL || same_place(hint, without));
 }
 
-/* Leaves a hint out, wherever that pattern is met (NULL: all). Says nothing. */
+/* Removes a hint wherever its pattern matches (NULL: all hints). Says nothing. */
 static void leave_out(Build *t, const Hint *without) {
     Graph *g = &t->front.graph;
     Diags diags;
@@ -100,7 +100,7 @@ static void leave_out(Build *t, const Hint *without) {
         Layout layout;
         bool given;
         if (!is_without(input_hint(input), without)) continue;
-        input->hint = NULL; /* and it lies as the dataset says */
+        input->hint = NULL; /* so it lies as the dataset says */
         input->layout = input_layout(g, i, &layout, &given, &diags) && given ? graph_layout(g, &layout, &input->type.shape) : NULL;
     }
 }
@@ -114,7 +114,7 @@ static bool propagate_and_compile(Build *t, BuildCost *cost) {
     return build_try(t, NULL, NULL, cost, &ignored);
 }
 
-/* What a step costs without a hint, wherever that pattern is met (NULL: without any); several: the best of several searches, where the net asks for that. */
+/* What a step costs without a hint wherever its pattern matches (NULL: without all hints); several: the best of several searches, where the net asks for that. */
 static bool cost_without(const Build *before, const Hint *hint, bool several, BuildCost *cost) {
     Arena arena;
     Build t = *before;
@@ -130,7 +130,7 @@ static bool cost_without(const Build *before, const Hint *hint, bool several, Bu
     return found;
 }
 
-/* What is compared: of two plans with as much of it none is better. */
+/* What is compared: two plans with equal amounts of it are equally good. */
 typedef enum { LONGER, MORE } Costlier;
 
 static double amount(const BuildCost *cost, Costlier what) {
@@ -141,7 +141,7 @@ static const char *amount_text(const Build *b, const BuildCost *cost, Costlier w
     return what == LONGER ? arena_printf(b->arena, "%.3g ms", 1e3 * cost->step_s) : bytes_named(b->arena, cost->sent_bytes);
 }
 
-/* Of the first few hints the one without which a step costs the least, it alone left out. tried: all of them. */
+/* Of the first few hints, each left out alone, the one without which a step costs least. tried: all of them. */
 static const Written *costliest(const Build *before, Costlier what, BuildCost *without, WrittenHints *tried) {
     const Graph *g = &before->front.graph;
     const Written *found = NULL;
@@ -173,7 +173,7 @@ static bool is_costly(const BuildCost *with, const BuildCost *none, Costlier *wh
     return longer || more;
 }
 
-/* What is soon found is enough to say so; else, of a net that is not large, what several searches find. */
+/* Compares with what a quick search finds; if that is not costly enough and the net not large, with what several find. */
 static bool compare_without(const Build *before, const BuildCost *with, BuildCost *none, Costlier *what) {
     const Graph *g = &before->front.graph;
     if (cost_without(before, NULL, false, none) && is_costly(with, none, what)) return true;

@@ -1,5 +1,5 @@
-/* improve: what the model does not know, that is what runs behind what and what is fused, decides between solutions that it takes to be about as good. So strategies near the best
- * plan are compiled too (changes.c). What is done is bounded by nodes and numbers of tries, and so is the same on any machine. */
+/* improve: the model does not know what overlaps and what is fused, and that decides between solutions that it takes to be about as good. So strategies near the best plan are
+ * compiled too (changes.c). The work is bounded by nodes and numbers of tries, and so is the same on any machine. */
 #include "compiler/improve.h"
 
 #include <math.h>
@@ -8,43 +8,43 @@
 #include "compiler/changes.h"
 #include "compiler/compiler.h"
 
-/* Nodes of all that is solved, and of what is compiled from one solution on; of small nets so many. */
+/* Bounds from one start: nodes of all models solved and of all plans compiled, and how many of these for small nets. */
 enum { SOLVED_NODES = 200000, MAX_SOLVED = 512, COMPILED_NODES = 30000, MAX_COMPILED = 48 };
-enum { WIDE = 3, CLOSE = 2 }; /* operators around a change that follow: at first, and around what is best by then */
-enum { ENOUGH = 125 };        /* changes: a net with work for so many is not large */
+enum { WIDE = 3, CLOSE = 2 }; /* Changes.around: at first, and around the best found by then */
+enum { ENOUGH = 125 };        /* a net of which so many changes can be solved is not large */
 enum {
     STARTS = 5,
     WHOLE_STARTS = 2,
     START_SOLVED = 120,
     START_COMPILED = 16
-};                           /* plans from which it goes on, with all that work but for the last */
-enum { LEAST_WORK = 60000 }; /* taken_work that is done in any case */
-#define NEARLY 1.1           /* times the limit: what is near a plan may need so much less */
-#define FAR_START 1.5        /* times the seconds of the best: of a solution from which on it is worth going, too */
+};                           /* plans to start from; how many of them with all that work; bounds for the others */
+enum { LEAST_WORK = 60000 }; /* taken_work that is allowed in any case */
+#define NEARLY 1.1           /* times the limit: a plan near one that needs this much may fit */
+#define FAR_START 1.5        /* times the seconds of the best: what takes longer is not worth starting from */
 #define WORTH_COMPILING 1.05 /* times the model's seconds of the best */
-#define EQUAL 1e-7           /* of the model's seconds: so near are those of two changes of operators that are alike in all, */
-enum { ALIKE = 3 };          /* of which so many are compiled */
+#define EQUAL 1e-7           /* of the model's seconds: changes that differ by less are taken to be of operators alike in all, */
+enum { ALIKE = 3 };          /* and of these so many are compiled */
 
-/* What is done from one solution on. */
+/* The work allowed from one start. */
 typedef struct Effort {
-    int around; /* Changes */
+    int around; /* Changes.around */
     int solved, compiled;
 } Effort;
 
 typedef struct Local {
     Search *s;
     Effort most;
-    int64_t until; /* taken_work: from there on there is no more */
+    int64_t until; /* the search ends at this taken_work */
     Changes changes;
     Found base;     /* the best so far */
-    double seconds; /* of it in the model */
+    double seconds; /* of the best, in the model */
     int nbetter;    /* how often a change was taken */
-    double tried;   /* in the model, the last change that was compiled, */
-    int nalike;     /* and how many before it took as long */
+    double tried;   /* seconds in the model of the last change tried, */
+    int nalike;     /* and how many in a row before it took as long */
     int nsolved, ncompiled;
 } Local;
 
-/* Whether it is better than the best so far to go on from: faster, or as fast where it sends less. */
+/* Whether `found` is a better start than the best so far: faster, or as fast and sends less. */
 static bool is_better(const Search *s, const Found *found, const Found *best) {
     const BuildCost *cost = &found->cost, *base = &best->cost;
     const int order = compare_demands(s, found, best);
@@ -59,7 +59,7 @@ static bool is_known(const Search *s, const Found *found) {
     return false;
 }
 
-/* With the measures of the one that it is near to. */
+/* Compiles it with the measures of the one that it is near. */
 static void compile_near(Local *l, Found *found) {
     Search *s = l->s;
     Error error = {0};
@@ -89,17 +89,17 @@ static int by_model(const void *a, const void *b) {
                                                 : x->number - y->number;
 }
 
-/* Those that can be, as many as there is work for: the best of the model first. */
+/* Solves as many changes as it may; keeps those that are possible, the model's best first. */
 static void solve_changes(Local *l) {
     int n = 0;
     for (int k = 0; k < l->changes.list.n; k++)
         if (solve_change(l, &l->changes.list.at[k])) l->changes.list.at[n++] = l->changes.list.at[k];
     l->changes.list.n = n;
     if (n > 0) qsort(l->changes.list.at, (size_t)n, sizeof *l->changes.list.at, by_model);
-    l->most.solved += l->most.solved / 2; /* beside what is better by then */
+    l->most.solved += l->most.solved / 2; /* to solve changes again, beside what is better by then */
 }
 
-/* Compiles it. Whether it is better than the best so far, and is that now. */
+/* Compiles it. Returns whether it is better than the best so far; then it becomes the best. */
 static bool take_better(Local *l, Found found) {
     compile_near(l, &found);
     if (!is_better(l->s, &found, &l->base)) return false;
@@ -112,7 +112,7 @@ static bool take_better(Local *l, Found found) {
     return true;
 }
 
-/* Of changes that are alike to the model, such as of one of many tables, a few are enough. */
+/* Compiles a change. Of those that are alike to the model, such as one of each of many tables, a few are enough. */
 static void try_change(Local *l, Change *change) {
     if (change->found.seconds > WORTH_COMPILING * l->seconds) return;
     if (change->beside < l->nbetter && !solve_change(l, change)) return;
@@ -124,7 +124,7 @@ static void try_change(Local *l, Change *change) {
     take_better(l, change->found);
 }
 
-/* The model takes both to be about as good, and no change leads from one to the other. */
+/* Tries exchanged axes: to the model both are about as good, and no change leads from one to the other. */
 static void try_exchange(Local *l) {
     Found found;
     if (!changes_exchange(&l->changes, &l->base, &found) || found.seconds > WORTH * l->seconds || is_known(l->s, &found)) return;
@@ -144,14 +144,14 @@ static int least(int a, int b) {
     return a < b ? a : b;
 }
 
-/* Not of a pipeline, whose stages the cuts make behind the search, nor where nothing nearly fits, nor of one search of many (micro.c). */
+/* False of a pipeline, whose stages are cut after the search, and where nothing nearly fits. */
 static bool is_asked(const Search *s, int best) {
     const int64_t limit = budget_limit(s->b);
     if (best < 0 || s->b->front.graph.settings.stages > 1) return false;
     return limit == 0 || (double)memory_bytes(&s->found.at[best].cost) <= NEARLY * (double)limit;
 }
 
-/* Goes on from a solution, in the model that it is the best of. */
+/* Searches around a solution, in the model that it is the best of. */
 static Local improve_from(Search *s, const Found *found, Effort most, int64_t until) {
     Local l = {.s = s, .most = most, .until = until, .base = *found};
     s->pricing = found->pricing != NULL ? found->pricing : s->as_is;
@@ -160,7 +160,7 @@ static Local improve_from(Search *s, const Found *found, Effort most, int64_t un
     return l;
 }
 
-/* Of the first so many solutions that keep to as much as the best the fastest of those that take longer than so many seconds. NULL: none takes nearly as little as the best. */
+/* Of the first n solutions that keep the demands as well as the best: the fastest that takes longer than `seconds`. NULL: none is nearly as fast as the best. */
 static const Found *next_start(const Search *s, int n, const Found *best, double seconds) {
     const Found *next = NULL;
     for (int k = 0; k < n; k++) {
@@ -174,7 +174,7 @@ static const Found *next_start(const Search *s, int n, const Found *best, double
     return next;
 }
 
-/* The best of what is near the best, and near others of the best few: what is near another one is often better than all that is near the best. From the first few on with all effort, from more with a little. */
+/* The best of what is near one of the best few solutions: what is near another one is often better than all that is near the best. The first few starts get all effort, the others a little. */
 static Found from_some(Search *s, const Found *best, const Effort *most, int64_t until) {
     const Effort little = {WIDE, least(START_SOLVED, most->solved), least(START_COMPILED, most->compiled)};
     const int n = s->found.n;
@@ -198,7 +198,7 @@ bool improves_twice(const Search *s) {
     return !improves_several(s) && s->b->front.graph.nodes.n <= TWICE_NODES;
 }
 
-/* From the best on; of nets that are not large from the best few, and then from what is best by then with less around a change, since what the model takes to follow best is not always. */
+/* Searches around the best; for nets that are not large around the best few, then nearer around the best by then, since what the model takes to be best around a change is not always so. */
 static void look_around(Search *s, Found best) {
     const int nodes = s->b->front.graph.nodes.n + 1;
     const int64_t before = taken_work(s), until = before + LEAST_WORK > AUTO_WORK ? before + LEAST_WORK : AUTO_WORK;
@@ -218,7 +218,7 @@ static Found found_of(const Compiled *of) {
     return found;
 }
 
-/* The best, in time and traffic, of those that keep to the most and take longer than the fastest of these by no more than this part: a solution, or one of what was compiled behind the first so many. */
+/* The best in time and traffic of the plans that keep the most demands and take at most this part longer than the fastest of these: a solution, or one of the plans compiled after the first so many. */
 static Found choose(const Search *s, int best, int first, double tolerance) {
     Found found = s->found.at[best], fastest = found;
     for (int k = first; k < s->all.n; k++) {

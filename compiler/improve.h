@@ -2,7 +2,7 @@
 #pragma once
 #include "compiler/solutions.h"
 
-/* Changes of the solution at `best` of s->found (changes.h), those that the model takes to cost the least first, are compiled; what is better is added, and changed further. The place of the best. */
+/* Compiles changes (changes.h) of the solution at `best` of s->found, those that cost least in the model first; adds what is better and changes it further. Returns the index of the best. */
 int improve(Search *s, int best);
-/* Whether the net has so many operators that it goes on from one solution alone, and so few that it is worth going on from a second one. */
+/* Whether the net has so many operators that improve starts from one solution, yet so few that a second one is worth it too. */
 bool improves_twice(const Search *s);

@@ -1,7 +1,7 @@
 /* loss_scale: `precision = f16` computes the gradients of the loss times a scale, so that small ones are not lost in 16 bits, as torch.amp.GradScaler does.
  *
  * Each gradient is divided by the scale in f32, before anything else is done with it. Where one of them is nan or infinite the step writes no parameter, slot or average and counts no
- * update, and the scale is halved; after GROWTH updates in turn it is doubled. Gradients are looked at where they are complete, by the sum of their squares, which clipping takes
+ * update, and the scale is halved; after GROWTH updates in a row it is doubled. Gradients are checked where they are complete, by the sum of their squares, which clipping takes
  * too: it is the same number on all ranks, so that all of them write, or none does. The scale and its counts are states of the program: a checkpoint has them. */
 #include "compiler/loss_scale.h"
 
@@ -76,7 +76,7 @@ int loss_scale_keep(Graph *g, const LossScale *s, int new, int old, Span span) {
     return graph_emit(g, OP_where, (int[]){s->finite, new, old}, 3, NULL, arena_printf(g->arena, "kept_%s", g->values.at[old].name), span);
 }
 
-/* The largest number that doubling it leads to: GradScaler does not double beyond the reals either. */
+/* The largest finite number that doubling leads to: GradScaler does not double beyond the reals either. */
 static double largest(double start) {
     int exponent;
     return ldexp(frexp((float)start, &exponent), FLT_MAX_EXP);

@@ -64,7 +64,7 @@ typedef enum {
 typedef enum { ARGUMENT_NONE, ARGUMENT_REQUIRED, ARGUMENT_OPTIONAL } Argument;
 
 static const struct OptionSpec {
-    const char *name; /* with its dashes; those of one dash take their argument directly behind them or as the next word */
+    const char *name; /* with its dashes; options of one dash take their argument directly behind them or as the next word */
     Argument argument;
     const char *shown, *help;
 } specs[NOPTIONS] = {
@@ -426,7 +426,8 @@ static const struct {
 };
 enum { NCOMMANDS = sizeof commands / sizeof *commands };
 
-/* A second word that is no option's: the first one may be meant as a command or an option, or this one as the option's before it. */
+/* A second word that belongs to no option: the first one may be meant as a command or an option, or this one as the argument of the option
+ * before it. */
 static bool second_input(const char *first, const char *before, const char *second) {
     const char *names[NCOMMANDS + NOPTIONS];
     for (int i = 0; i < NCOMMANDS + NOPTIONS; i++)
@@ -473,7 +474,7 @@ static bool read_option(CommandLine *line, int argc, char **argv, int *i) {
     return take(line, (OptionId)id, value);
 }
 
-/* Two options of which one has no meaning with the other: a mistake, not one that is passed over. */
+/* Checks for two options of which one has no meaning with the other: that is an error, and not ignored. */
 static bool check_options(const CommandLine *line) {
     const Options *options = &line->options;
     const bool *given = line->given;
@@ -498,7 +499,7 @@ static bool check_options(const CommandLine *line) {
     return true;
 }
 
-/* Where the library lies, seen from the folder that pcc itself lies in: beside it in share/pcc once installed, in samples in the build folder.
+/* Adds the folders of the library, relative to the folder of pcc: beside it in share/pcc once installed, in samples in the build folder.
  * Both may be moved. */
 static void add_libraries(CommandLine *line) {
     static const char *const places[] = {"share/pcc", "samples"};
@@ -513,7 +514,7 @@ static void add_libraries(CommandLine *line) {
     vec_push(line->arena, &line->folders, PCC_LIBRARY);
 }
 
-/* As a shell takes it. */
+/* The command line as a shell takes it. */
 static const char *command_text(Arena *arena, int argc, char **argv) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./,:@%";
     Text text = {0};
@@ -620,7 +621,7 @@ static int run(const Options *options, Arena *arena) {
     return !done ? c.error.code : known ? EXIT_DONE : error.code;
 }
 
-/* --list-paths. What the net itself has is printed though a hint for it may be wrong. */
+/* --list-paths. The net's own paths are printed even if a hint for it is wrong. */
 static int list_paths(const Options *options, Arena *arena) {
     Diags diags;
     Error error = {0};
@@ -653,7 +654,7 @@ static int list_paths(const Options *options, Arena *arena) {
     return done ? EXIT_DONE : EXIT_REJECTED;
 }
 
-/* --machine's value to options->machine, in the arena. */
+/* Reads --machine's value into options->machine, in the arena. */
 static int find_machine(const char *what, Arena *arena, Options *options) {
     options->machine = machine_named(what);
     if (options->machine != NULL) return EXIT_DONE;
@@ -704,7 +705,7 @@ static int command(int argc, char **argv) {
     return code;
 }
 
-/* A search compiles hundreds of programs one after the other: their memory goes from one to the next, and not to the system and back. */
+/* A search compiles hundreds of programs one after another: their memory is reused by the next one, not given back to the system. */
 static void keep_memory(void) {
 #ifdef __GLIBC__
     mallopt(M_MMAP_THRESHOLD, 32 << 20);

@@ -1,13 +1,13 @@
-/* materialize: the SPMD graph of a sharded graph: its nodes, and a convert node for every step of a conversion before its first user.
+/* materialize: makes the SPMD graph of a sharded graph: its nodes, and a convert node for every step of a conversion before its first user.
  *
- * Before: a sharded graph. After: b->spmd holds the graph's values under the same ids, each as it is made, and converts with values of their own; every operand lies as its
- * node needs it; values that are needed in one layout by several nodes are converted once (where they are regathered, once in each phase), and conversions that begin alike
- * share what they begin with.
+ * Before: a sharded graph. After: b->spmd holds the graph's values under the same ids, each in the layout in which it is made, and converts with values of their own. Every
+ * operand has the layout that its node needs. A value that several nodes need in one layout is converted once (if it is regathered, once in each phase), and conversions that
+ * begin with equal steps share these.
  *
  * canonical (reshard; dumps, -O0, -O1)  MindSpore's form: a value is converted into its home layout where it is made, a partial sum by an AllReduce; then for each
  *   user AllGather from the first digit that differs, StridedSlice.
- * planned (collectives; -O2)  the conversions of a value to all that take it are a tree (tree.c): so a partial sum whose users take parts of it becomes a
- *   ReduceScatter where that is exact, else an exchange; an AllReduce or AllGather whose result was only sliced is gone, conversions that cancel are gone. */
+ * planned (collectives; -O2)  the conversions of a value for all its readers are a tree (tree.c): so a partial sum whose users read parts of it becomes a
+ *   ReduceScatter where that is exact, else an exchange; no AllReduce or AllGather is left whose result is only sliced, nor are conversions that cancel. */
 #include <assert.h>
 #include <string.h>
 
@@ -22,17 +22,17 @@ typedef struct Materialize {
     GraphCopy copy; /* of the sharded graph's nodes */
     bool planned;
     int *at_home; /* canonical: per value, it in its home layout */
-    struct Tree { /* planned: two per value, its conversions for what stays, and for the present phase */
+    struct Tree { /* planned: two per value, of its conversions that stay, and of those for the present phase */
         WantedLayouts wanted;
         int planned; /* for this phase, + 1 */
     } * tree;
-    VEC(int) phase; /* per value of the new graph: in which it is gathered, 0: it stays */
+    VEC(int) phase; /* per value of the new graph: the phase for which it is gathered; 0: it stays */
     Map converts;   /* made: by source, kind, layout and phase */
 } Materialize;
 
 /* ---------------------------------------------------------------- converts */
 
-/* The value of a step of a conversion; equal ones are one. */
+/* The value of a step of a conversion; equal steps share one. */
 static int add_convert(Materialize *m, int source, CommKind kind, const Layout *to, int phase) {
     Spmd *spmd = m->spmd;
     Graph *g = &spmd->graph;
@@ -74,7 +74,8 @@ static int make(Materialize *m, struct Tree *tree, int root, int i) {
     return tree->wanted.at[i].value = convert_by(m, value, wanted->layout, m->edit.b->options->redistribution, wanted->phase);
 }
 
-/* Phases come one after the other: a value's tree is that of the last one. What is wanted in phase 0 stays, and has a tree of its own. */
+/* The same from the value's tree. Phases come one after another, so one tree is that of the last phase; what phase 0 wants stays and has
+ * its own. */
 static int obtain_planned(Materialize *m, int root, const Layout *layout, int phase) {
     struct Tree *tree = &m->tree[2 * root + (phase > 0)];
     if (layout == m->edit.s->made[root]) return root;
@@ -95,7 +96,7 @@ static int obtain_canonical(Materialize *m, int value, const Layout *layout, int
     return m->spmd->graph.values.at[value].layout == layout ? value : convert_by(m, value, layout, REDISTRIBUTE_CANONICAL, phase);
 }
 
-/* The new graph's value for one of the sharded graph, in this layout, for users in a phase. */
+/* The new graph's value for a value of the sharded graph, in this layout, for users in this phase. */
 static int obtain(Materialize *m, int value, const Layout *layout, int phase) {
     return m->planned ? obtain_planned(m, value, layout, phase) : obtain_canonical(m, m->at_home[value], layout, phase);
 }

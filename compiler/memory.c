@@ -1,15 +1,15 @@
 /* memory: where every value lies.
  *
  * Before: b->placement.order. After: location[v] of every value of c->spmd that a step names, and arena_bytes:
- * - inputs, constants and the old version of states are read where they are, without a copy; what is one of these in another shape (a reshape, a
- *   replica of a parameter) lies there too (not at -O0);
- * - a new state lies in its state's storage, and its write costs nothing, where it has the storage layout and the old version is dead when
+ * - inputs, constants and the old version of states are read where they are, without a copy; so is one of these in another shape (a reshape, a
+ *   replica of a parameter; not at -O0);
+ * - a new state lies in its state's storage, and its write costs nothing, if it has the storage layout and the old version is dead when
  *   it is computed, or dies in an elementwise kernel that may overwrite it (not at -O0);
- * - everything else in one arena a rank: a value has the room of the largest box of any rank, from the step that begins to write it to the
- *   last that reads it, for a communication its wait; multiples of 64 bytes, placed by pack.h; an elementwise or reshaped result, or the one slice of a
- *   replica's gradient, over an operand that dies (not at -O0).
- * - a view (views.c) lies in its operand, which lasts until the last reader of either, and which no step overwrites that reads a view of it.
- * A fused step is one step: its operands last until its end, its results are there from its beginning on, and what only its members read lies nowhere. */
+ * - everything else lies in one arena of each rank: a value has room for the largest box of any rank, from the step that begins to write it to the
+ *   last that reads it (of a communication its wait), in multiples of 64 bytes, placed by pack.h. An elementwise or reshaped result, or the one slice
+ *   of a replica's gradient, lies over an operand that dies (not at -O0);
+ * - a view (views.c) lies in its operand, which lasts until the last reader of either and is overwritten by no step that reads a view of it.
+ * A fused step is one step: its operands last until its end, its results exist from its beginning on, and what only its members read has no memory. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ enum { ALIGNMENT = 64 };
 
 typedef struct Allocator {
     Build *b;
-    VEC(Buffer) buffers; /* of the arena; until all are known, Location.at of a value there is the number of its buffer */
+    VEC(Buffer) buffers; /* of the arena; until all are placed, Location.at of a value is the number of its buffer */
     int *begin, *end;    /* per step: the first and the last of the fused step that it is a member of; itself */
     int *def, *last;     /* per value: index in b->placement.order of the step that begins to write it, of the last one that reads it */
     bool *moved;         /* its memory belongs to a later value */
@@ -79,7 +79,7 @@ static void place_leaves(Build *b) {
     }
 }
 
-/* The operand over which node's result k may be computed: operand k, of a choice the last one; -1: none. */
+/* The operand over which node's result k may be computed: operand k, or for `where` the last one; -1: none. */
 static int overwritten(const Graph *g, const Node *node, int k) {
     const int operand = node->op == OP_where ? 2 : k;
     if ((!op_table[node->op].in_place && node->op != OP_where) || operand >= node->nin) return -1;
@@ -95,7 +95,8 @@ static bool reads_view(const Build *b, const Node *node, int value) {
     return false;
 }
 
-/* What only gives a state's old version, or an input, another shape lies where that lies: nothing is copied. The storage must last until its last reader. */
+/* Places what is a state's old version, or an input, in another shape where that lies: nothing is copied. The storage must last until its
+ * last reader. */
 static void place_views(const Allocator *a) {
     Build *b = a->b;
     const Graph *g = &b->spmd.graph;
@@ -116,7 +117,8 @@ static void place_views(const Allocator *a) {
     }
 }
 
-/* New states into the storage of the old ones, where those are dead by then. A value that several states take lies in none of them: each has a copy. */
+/* Places new states in the storage of the old ones, if those are dead by then. A value written to several states lies in none: each has a
+ * copy. */
 static void place_states(Allocator *a) {
     Build *b = a->b;
     const Graph *g = &b->spmd.graph;
@@ -151,7 +153,7 @@ static void place_states(Allocator *a) {
 
 /* ---------------------------------------------------------------- the walk */
 
-/* Whether node's result k may lie where its operand k lies: also in another shape, element for element. */
+/* Whether node's result k may lie where its operand k lies, also in another shape, element for element. */
 static bool may_take_over(const Build *b, const Node *node, int k) {
     if (overwritten(&b->spmd.graph, node, k) == k) return true;
     return op_table[node->op].flat && b->spmd.box_bytes[node->in[k]] == b->spmd.box_bytes[node->out[k]];
@@ -173,7 +175,8 @@ static const Node *step_node(const Allocator *a, int step) {
     return &a->b->spmd.graph.nodes.at[a->b->placement.order.at[step].node];
 }
 
-/* Whether a member of a fused step goes element by element: element i of its result, as large as this operand, needs just element i of operands as large. */
+/* Whether a member of a fused step works element by element: its result is as large as this operand, and element i of it needs only element
+ * i of operands as large. */
 static bool goes_by_element(const Allocator *a, const Node *node, int operand) {
     const Graph *g = &a->b->spmd.graph;
     const Value *from = &g->values.at[operand], *to = &g->values.at[node->out[0]];
@@ -188,13 +191,13 @@ static bool reads(const Node *node, int value) {
     return false;
 }
 
-/* The gradient of a gelu behind its product: a library that computes both in one call reads nowhere where it writes. */
+/* Whether this is the gradient of a gelu behind its product: a library that computes both in one call may not read where it writes. */
 static bool stays_apart(const Allocator *a, int step) {
     const OpCode first = step_node(a, a->begin[step])->op;
     return step_node(a, step)->op == OP_gelu_grad && (first == OP_matmul || first == OP_einsum);
 }
 
-/* A result of the member at `step` takes over the memory of an operand that dies in the fused step: docs/plan.md says which may be overwritten. */
+/* Lets a result of the member at `step` take over the memory of an operand that dies in the fused step; docs/plan.md says which may be. */
 static bool take_over_fused(Allocator *a, int step, int value) {
     const Build *b = a->b;
     if (stays_apart(a, step)) return false;
@@ -218,7 +221,7 @@ static bool take_over_fused(Allocator *a, int step, int value) {
     return false;
 }
 
-/* Gives the results of the member at `step` memory. */
+/* Gives memory to the results of the step, or member, at `step`. */
 static void place_results(Allocator *a, int step) {
     Build *b = a->b;
     const Node *node = step_node(a, step);
@@ -241,7 +244,7 @@ static Buffer *buffer_of(const Allocator *a, int value) {
     return has ? &a->buffers.at[location->at] : NULL;
 }
 
-/* Offsets instead of the numbers of buffers. */
+/* Replaces numbers of buffers by offsets. */
 static void place_buffers(Allocator *a) {
     const int nvalues = a->b->spmd.graph.values.n;
     for (int v = 0; v < nvalues; v++) {

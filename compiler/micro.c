@@ -1,7 +1,8 @@
-/* micro: a plan within the limit of memory, by more than one search. A search within a limit takes measures one after another, so that what it finds may need more, or take longer, than what it
- * finds within a lower one; and batches in parts need less, but each part starts every kernel. Where a limit costs time, or nothing fits, the net is therefore searched again: with whole batches and
- * in 2, 4, 8 .. parts, within the limit and within lower ones, which are the same for every limit that a user may give (rungs). The fastest of all that fit is taken. Nets that would
- * compute something else in parts (row_parts.c) stay whole. Work is counted in nodes compiled, so that the plan does not depend on the load of the machine. */
+/* micro: finds a plan within the limit of memory by more than one search. A search within a limit takes measures one after another, so its plan may need more memory, or take
+ * longer, than what it finds within a lower limit. Batches in parts need less memory, but each part starts every kernel. So where a limit costs time, or nothing fits, the net is
+ * searched again: with whole batches and in 2, 4, 8 .. parts, within the limit and within lower ones (rungs), which are the same for every limit that a user may give. The
+ * fastest plan that fits is taken. Nets that would compute something else in parts (row_parts.c) stay whole. Work is counted in nodes compiled, so that the plan does not depend
+ * on the machine's load. */
 #include <string.h>
 
 #include "compiler/compiler.h"
@@ -14,29 +15,29 @@ enum {
     MOST_WORK = 150000,
     MOST_WORK_REFUSED = 200000,
     MOST_WORK_LEAST = 500000
-};                                              /* SearchTaken.work; where nothing fits; to find the least that would */
-enum { AXIS_LIMITS = 3, IDLE = 4, CLOSER = 2 }; /* limits: of another search; in a row that bring nothing; below the least that is known */
-#define FAR 1.2                                 /* times the limit: so much is not made up for by a search that keeps within less */
-#define REACH 1.5                               /* times the limit: where all that is known needs more, nothing fits */
-#define NEAR 1.05                               /* times what every plan needs: with less than that none is looked for */
-#define WORTH 1.005                             /* measures that make a step longer by less are as good as none */
+};                                              /* SearchTaken.work: usually; where nothing fits; to find the least memory that would do */
+enum { AXIS_LIMITS = 3, IDLE = 4, CLOSER = 2 }; /* limits: for another search; in a row without a gain; below the least known */
+#define FAR 1.2                                 /* times the limit: what needs more is not made to fit by a search within a lower limit */
+#define REACH 1.5                               /* times the limit: where all known plans need more, nothing is taken to fit */
+#define NEAR 1.05                               /* times what every plan needs: what needs no more than that is the least */
+#define WORTH 1.005                             /* measures that make a step longer by a smaller factor count as free */
 
 /* A plan that a search found, or compiled on its way. */
 typedef struct Candidate {
     int parts;     /* of a batch; 0: as the net says */
-    int64_t bytes; /* that a rank needs, by the first two parts */
-    int64_t evals; /* of them, what parts do not divide */
+    int64_t bytes; /* that a rank needs, judged by the first two parts */
+    int64_t evals; /* of these, those of evals, which parts do not divide */
     double step_s;
-    const SearchTaken *decision; /* NULL: the plan that there is */
-    bool failed;                 /* compiled with all batches of a step it needs too much */
-    int64_t told;                /* bytes, as it was found */
+    const SearchTaken *decision; /* NULL: the present plan */
+    bool failed;                 /* compiled with all batches of a step, it needs too much */
+    int64_t told;                /* bytes, as first judged */
 } Candidate;
 
 /* A search that was done. */
 typedef struct Looked {
     const char *search;
     int parts;
-    int64_t aim, bytes; /* to keep within; what its plan needs */
+    int64_t aim, bytes; /* limit of the search; what its plan needs */
 } Looked;
 
 struct Searches {
@@ -44,11 +45,11 @@ struct Searches {
     VEC(Candidate) plans;
     VEC(Looked) looked;
     int first_parts, most_parts;
-    int64_t limit, least; /* bytes of a rank; that it needs in every plan */
+    int64_t limit, least; /* bytes of a rank; what every plan needs at least */
     int64_t workspace;
-    int below;          /* the next lower limit to look at, a rung */
+    int below;          /* the next lower limit to search within, a rung (limit_at) */
     int64_t work, each; /* done so far; of the first search */
-    int best;           /* of plans, the fastest that fits, -1: none does; 0: the plan that there is */
+    int best;           /* of plans, the fastest that fits; -1: none does; 0: the present plan */
 };
 
 static bool may_take(const Compilation *c, int parts) {
@@ -78,7 +79,7 @@ static double measures_s(const Build *b) {
     return seconds;
 }
 
-/* What a step would take at best if there were more memory, of all that was compiled. */
+/* The seconds of a step of the fastest plan that was compiled, whatever memory it needs. */
 static double unlimited_s(const Build *b, const BuildCost *now) {
     double least = now->step_s;
     for (int k = 0; b->front.decision != NULL && k < b->front.decision->nfront; k++)
@@ -86,7 +87,8 @@ static double unlimited_s(const Build *b, const BuildCost *now) {
     return least;
 }
 
-/* Whether two parts could take less than so many seconds, where whole batches within the limit take this: each kernel starts twice, and arithmetic is not less. */
+/* Whether batches in two parts could take less than `seconds`, where whole ones within the limit cost `now`: each kernel starts
+ * twice, and the arithmetic is no less. */
 static bool may_gain(const Build *b, const BuildCost *now, double seconds) {
     const Machine *machine = options_machine(b->options);
     int starts = 0;
@@ -104,14 +106,14 @@ static bool measures_cost(const Build *b, const BuildCost *now) {
 
 /* ---------------------------------------------------------------- one search */
 
-/* Makes a plan the best, if it fits and is faster. */
+/* Makes a plan the best if it fits and is faster. */
 static void compete(Searches *s, int k) {
     const Candidate *plan = &s->plans.at[k];
     if (plan->bytes > s->limit || plan->failed) return;
     if (s->best < 0 || plan->step_s < s->plans.at[s->best].step_s) s->best = k;
 }
 
-/* Another one, which costs the same and needs too much with all batches; NULL: there is none. */
+/* Another plan that costs the same and needs too much with all batches; NULL: there is none. */
 static const Candidate *failed_twin(const Searches *s, const Candidate *plan) {
     for (int k = 0; k < s->plans.n; k++) {
         const Candidate *other = &s->plans.at[k];
@@ -139,7 +141,8 @@ static double best_s(const Searches *s) {
     return s->best < 0 ? 0 : s->plans.at[s->best].step_s;
 }
 
-/* Searches within a limit, by this search (NULL: as the net says). The same is not looked for twice. What its plan needs; 0: the net may not be taken so. */
+/* Searches within the limit `aim` by the named search (NULL: as the net says), once for equal arguments. Returns the bytes that its
+ * plan needs; 0: the net may not be compiled so. */
 static int64_t look_by(Searches *s, const char *search, int parts, int64_t aim) {
     for (int k = 0; k < s->looked.n; k++)
         if (s->looked.at[k].search == search && s->looked.at[k].parts == parts && s->looked.at[k].aim == aim) return s->looked.at[k].bytes;
@@ -158,7 +161,8 @@ static int64_t look(Searches *s, int parts, int64_t aim) {
     return look_by(s, NULL, parts, aim);
 }
 
-/* Whether so many parts may fit: if all but the states, in even parts, and what evals need is as much smaller as there are more parts than in a plan that is known, or the same parts in one come close. */
+/* Whether a plan with so many parts may fit: a known plan with as many parts comes close, or one with fewer would fit if its memory
+ * shrank as parts grow in number, all but states in even parts and what evals need. */
 static bool may_fit(const Searches *s, int parts) {
     for (int k = 0; k < s->plans.n; k++) {
         const Candidate *plan = &s->plans.at[k];
@@ -172,7 +176,8 @@ static bool may_fit(const Searches *s, int parts) {
     return false;
 }
 
-/* Batches in more and more parts, until one fits, and then as long as that is faster; within lower limits in no more parts than what fits. */
+/* Searches with more and more parts until a plan fits, and then as long as more are faster; within lower limits with no more parts
+ * than what fits. */
 static void look_within(Searches *s, int64_t aim) {
     for (int parts = s->first_parts; parts <= s->most_parts; parts = parts > 0 ? 2 * parts : 2) {
         const int best = s->best;
@@ -184,7 +189,7 @@ static void look_within(Searches *s, int64_t aim) {
 
 /* ---------------------------------------------------------------- several limits */
 
-/* The plan that needs the least. */
+/* The plan that needs the least memory. */
 static int least_plan(const Searches *s) {
     int least = 0;
     for (int k = 1; k < s->plans.n; k++)
@@ -192,13 +197,13 @@ static int least_plan(const Searches *s) {
     return least;
 }
 
-/* Whether there is work left for about another search of whole batches, and the limit is not out of reach. */
+/* Whether the work left is enough for about one more search with whole batches, and the limit is within reach. */
 static bool may_work(const Searches *s) {
     const bool near = memory_within(s->plans.at[least_plan(s)].bytes, s->workspace, REACH, s->limit);
     return near && s->work + s->each <= (s->best < 0 ? MOST_WORK_REFUSED : MOST_WORK);
 }
 
-/* Lower limits, the nearest first, as long as they bring something, and all that may be reached where nothing fits. */
+/* Searches within lower limits, the nearest first, as long as that helps; where nothing fits, within all that may be reached. */
 static void look_below(Searches *s) {
     for (int idle = 0; idle < IDLE && s->below >= 0 && limit_at(s->below, s->workspace) > s->least && may_work(s); s->below--) {
         const int best = s->best;
@@ -207,7 +212,7 @@ static void look_below(Searches *s) {
     }
 }
 
-/* Nothing fits: limits that are higher, but not enough for what is there. What is found within one may need less. */
+/* Nothing fits: searches within higher limits, but below what the known plans need. What is found within one may need less. */
 static void look_above(Searches *s) {
     for (int k = limit_from(s->limit + 1, s->workspace);
          limit_at(k, s->workspace) < s->plans.at[least_plan(s)].bytes && s->best < 0 && may_work(s); k++)
@@ -216,7 +221,8 @@ static void look_above(Searches *s) {
 
 static const char by_axes[] = "recursive_programming", on_meshes[] = "dynamic_programming";
 
-/* Other searches, which know of other solutions: of a net that is not large the one on meshes, within the limit and within the next lower one; and the one that soon finds something, within some more limits than there is work for otherwise. */
+/* Runs other searches, which know of other solutions: axis by axis, which is fast, within the limit and some lower ones, even where
+ * there is no work left for the usual search; and, of a small net, on meshes, within the limit and the next lower one. */
 static void look_by_others(Searches *s) {
     const Settings *settings = &program_train(s->c)->front.graph.settings;
     const int parts = s->plans.at[s->best >= 0 ? s->best : least_plan(s)].parts, first = limit_from(s->limit, s->workspace);
@@ -230,12 +236,12 @@ static void look_by_others(Searches *s) {
         look_by(s, on_meshes, parts, limit_at(first - 1, s->workspace));
 }
 
-/* The plan that is found without a limit may fit, and be none that is found within one. */
+/* Searches without a limit: the plan found so may fit, though no search within a limit finds it. */
 static void look_beyond(Searches *s) {
     if (s->best >= 0 && (s->work == s->each || s->work + s->each <= MOST_WORK_REFUSED)) look(s, s->first_parts, UNLIMITED);
 }
 
-/* Parts too where no measures but other strategies make a step much longer than it would be with more memory. */
+/* Tries parts too where not measures but other strategies make a step much longer than it would be with more memory. */
 static void look_at_parts(Searches *s, const BuildCost *now) {
     const Build *train = program_train(s->c);
     if (s->most_parts > 1 || s->best < 0 || best_s(s) < FAR * unlimited_s(train, now) || !may_gain(train, now, best_s(s))) return;
@@ -287,19 +293,20 @@ MicroBatches *micro_choose(Compilation *c, int64_t needed, int64_t limit) {
     return s->best > 0 ? taken(s, s->best, &(MicroBatches){.whole_bytes = needed, .whole_s = now.step_s}) : NULL;
 }
 
-/* What misses the limit by little may fit where the search keeps within a little less. */
+/* A plan misses the limit by little: a search that keeps within a little less may find one that fits. */
 static void look_closer(Searches *s) {
     const Candidate *least = &s->plans.at[least_plan(s)];
     const int64_t missing = least->bytes - s->limit;
     if (missing > 0 && missing < s->limit / 64) look(s, least->parts, s->limit - 2 * missing - s->limit / 128);
 }
 
-/* Whether the least that is known is so near to what every plan needs that it is not worth more work. */
+/* Whether the least memory of known plans is so near to what every plan needs that it is not worth more work. */
 static bool is_least(const Searches *s) {
     return (double)s->plans.at[least_plan(s)].bytes <= NEAR * (double)s->least;
 }
 
-/* What is needed at least: within what is less than the least so far, as long as that helps, and within a limit that no plan reaches by each number of parts, the most first. */
+/* Searches for the plan that needs the least memory: within limits below the least so far, as long as that helps, and with each number
+ * of parts, the most first, within a limit that no plan reaches. */
 static void look_least(Searches *s) {
     const int64_t aim = limit_at(limit_from(s->least, s->workspace), s->workspace), most = s->work + MOST_WORK_LEAST;
     if (is_least(s)) return;
@@ -307,16 +314,16 @@ static void look_least(Searches *s) {
     if (s->plans.at[least_plan(s)].bytes <= s->limit) return;
     if (s->most_parts > 1) look(s, s->most_parts, aim);
     for (int before = -1, least = least_plan(s), lower = CLOSER; lower >= 0 && s->work < most && !is_least(s); least = least_plan(s)) {
-        lower = least != before ? CLOSER : lower - 1; /* what is far from all that is known is not searched as well */
+        lower = least != before ? CLOSER : lower - 1; /* limits far below all known plans are searched less well */
         before = least;
         if (lower >= 0)
             look(s, s->plans.at[least].parts, limit_at(limit_from(s->plans.at[least].bytes, s->workspace) - lower, s->workspace));
     }
     for (int parts = s->most_parts / 2; parts >= s->first_parts && s->work < most && !is_least(s); parts = parts > 1 ? parts / 2 : -1)
-        if ((double)look(s, parts, aim) > FAR * (double)s->plans.at[least_plan(s)].bytes) break; /* parts are not what helps */
+        if ((double)look(s, parts, aim) > FAR * (double)s->plans.at[least_plan(s)].bytes) break; /* more parts are not what helps */
 }
 
-/* The plan that needs the least, if that is less. */
+/* The plan that needs the least memory; NULL: that is no less than `needed`. */
 static MicroBatches *take_least(Searches *s, int64_t needed, const MicroBatches *of) {
     const int least = least_plan(s);
     if (s->plans.at[least].bytes >= needed) return NULL;
@@ -335,11 +342,11 @@ MicroBatches *micro_next(Compilation *c, int64_t needed) {
     for (int k = 0; k < s->plans.n; k++) {
         Candidate *plan = &s->plans.at[k];
         if (plan->decision != NULL && plan->parts == parts && !plan->failed)
-            plan->bytes += beyond; /* batches that were not seen need about as much */
+            plan->bytes += beyond; /* its unseen batches are taken to need about as much */
         compete(s, k);
     }
     if (again == 1 && 2 * parts <= s->most_parts)
-        look(s, 2 * parts, s->limit - s->limit / 256); /* they were left out as slower than this */
+        look(s, 2 * parts, s->limit - s->limit / 256); /* more parts were left out as slower than this plan */
     if (again <= MOST_AGAIN) look(s, parts, s->limit - again * (beyond > 0 ? beyond : needed - s->limit) / 2 - s->limit / 256);
     if (s->best < 0) look_below(s);
     if (s->best < 0) look_least(s);

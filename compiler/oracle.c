@@ -11,7 +11,7 @@ void build_time(Build *b) {
     b->timeline = &b->role_timelines[b->facts - b->role_facts];
 }
 
-/* What a batch of a step takes, and what is communicated in it. */
+/* What one batch of a step takes and communicates. */
 typedef struct Batch {
     double seconds, kernel_s, communication_s, exposed_s;
     int64_t sent_bytes, received_bytes;
@@ -26,7 +26,8 @@ static int second_batch(const Facts *facts) {
     return facts->role->steps.n;
 }
 
-/* Of a program of two batches what one more between them takes: as the first does, and what adding its gradients up takes, which kernels of the second do. */
+/* What one more batch between the two of a program takes: what the first takes, and the adding up of its gradients, which kernels of the
+ * second do. */
 static Batch batch_between(const Build *b) {
     const Facts *facts = b->facts;
     const int second = second_batch(facts);
@@ -51,7 +52,8 @@ static Batch batch_between(const Build *b) {
     return batch;
 }
 
-/* Of a pipeline a step of m batches in p stages takes as long as m + p - 1 batches one after another on one of them; what else there is belongs to the batches. */
+/* Scales the cost of a pipeline from the batches seen to all: a step of m batches in p stages takes as long as m + p - 1 batches one after
+ * another in one stage; all other costs are proportional to the batches. */
 static void scale_pipeline(const Build *b, double seen, BuildCost *cost) {
     const double batches = (double)b->front.batches, fill = b->nroles - 1, times = batches / seen;
     cost->step_s *= (batches + fill) / (seen + fill);
@@ -62,7 +64,7 @@ static void scale_pipeline(const Build *b, double seen, BuildCost *cost) {
     cost->received_bytes = (int64_t)((double)cost->received_bytes * times);
 }
 
-/* The graph has two batches of a step. */
+/* The graph has two batches of a step: adds the others. */
 static void add_batches(const Build *b, BuildCost *cost) {
     const double more = (double)b->front.batches - 2;
     const Batch batch = batch_between(b);
@@ -74,7 +76,7 @@ static void add_batches(const Build *b, BuildCost *cost) {
     cost->received_bytes += (b->front.batches - 2) * batch.received_bytes;
 }
 
-/* The graph has the first few batches of a step: what all of them take. The arena is as full with more. */
+/* The graph has the first few batches of a step: makes the cost that of all batches. The arena is as full with more. */
 static void see_all(const Build *b, BuildCost *cost) {
     const double seen = (double)b->front.graph.settings.accumulate, times = (double)b->front.batches / seen;
     if (b->nroles > 1)
@@ -110,7 +112,7 @@ void build_cost(Build *b, BuildCost *cost) {
     cost->broken = build_broken(b, cost);
 }
 
-/* A program like b, as it was before expand, but for what is tried. */
+/* A program like b as it was before expand, with what is tried. */
 static void fork_build(Build *t, const Build *b, const Trial *trial, Arena *arena) {
     build_init_tried(t, b->name, arena, b->options);
     t->follows = b->follows;

@@ -1,4 +1,4 @@
-/* others: what a step would cost with each other strategy of one operator (--explain). Every one is compiled (oracle.h), with all other operators as they are. */
+/* others: what a step would cost with each other strategy of one operator (--explain). Each one is compiled (oracle.h), with all other operators as they are. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,8 @@
 #include "compiler/name.h"
 #include "compiler/oracle.h"
 
-/* Of a net of so many nodes one strategy is compiled, of smaller nets more: seconds in all. Where many operators are asked about, they share what FEW have. */
+/* Of a net of so many nodes one strategy is compiled, of smaller nets more: that takes seconds in all. If more than FEW operators are asked
+ * about, they share what FEW would have. */
 enum { COMPILED_NODES = 200000, FEW = 8, MAX_SHOWN = 8 };
 
 typedef struct Other {
@@ -17,7 +18,7 @@ typedef struct Other {
 } Other;
 typedef VEC(Other) Others;
 
-/* Splits say no order of digits: that of the factors, and the opposite one, stand for all. */
+/* Adds strategies with these splits, which leave the order of digits open: that of the factors and the opposite one stand for all. */
 static void add_orders(Graph *g, const Node *node, const Strategy *in_order, Others *others) {
     const int n = in_order->nfactors;
     int32_t splits[MAX_FACTORS] = {0}, used = 1;
@@ -40,7 +41,7 @@ static int by_cost(const void *a, const void *b) {
     return y->present - x->present;
 }
 
-/* Compiles each, with the measures that front.chosen has been given; those that cannot be are left out. */
+/* Compiles each, with the measures that front.chosen has; those that cannot be compiled are left out. */
 static void compile_others(Build *b, int id, Others *others, Error *error) {
     const Graph *g = &b->front.chosen;
     const Strategy **strategy = arena_alloc(b->arena, sizeof *strategy * (size_t)(g->nforward + 1));
@@ -91,7 +92,7 @@ void others_print(Text *text, Build *b, int id, int nexplained, StrategyText nam
     for (int k = 0, shown = 0; k < others.n; k++) {
         const Other *other = &others.at[k];
         if (!other->present && (shown == MAX_SHOWN || strcmp(name(context, node, other->strategy), present) == 0))
-            continue; /* in other words */
+            continue; /* the present one written differently */
         shown += !other->present;
         text_printf(text, "            %s  %-+10.4g  %-15s  %-16s  %s\n", other->present ? "-> " : "   ",
                     1e3 * (other->cost.step_s - now.step_s), more_bytes(b, now.sent_bytes, other->cost.sent_bytes),

@@ -1,6 +1,6 @@
-/* pack: see pack.h. Two ways, the smaller is taken: by time, each buffer into the hole that it fits best as it comes; and by size, the largest first, each at the lowest
- * offset that is free while it is in use. The second needs hardly more than what is in use at once, and time that grows with the square of the number of buffers, so large
- * programs are packed by time alone. */
+/* pack: see pack.h. Packs in two ways and takes the one that needs fewer bytes: by time, each buffer in the order of its begin into the hole that it fits best; and by size,
+ * the largest first, each at the lowest offset that is free while it is in use. The second needs hardly more than what is in use at once, but its time grows with the square
+ * of the number of buffers, so large programs are packed by time alone. */
 #include "compiler/pack.h"
 
 #include <stdlib.h>
@@ -90,16 +90,16 @@ static int by_size(const void *one, const void *other) {
     return a_steps != b_steps ? (a_steps < b_steps ? 1 : -1) : (a > b) - (a < b);
 }
 
-/* A buffer that has its place, as the others look at it: side by side in memory. */
+/* A buffer that has its place; these lie side by side in memory for the others to look at. */
 typedef struct Placed {
     int64_t at, top;
     int begin, end;
 } Placed;
 
-/* Stops where it needs as much as `most`, and returns no less then. */
+/* Stops once it needs `most` bytes, and then returns no less. */
 static int64_t pack_by_size(Buffer *buffers, int n, int64_t most, Arena *arena) {
     Buffer **order = arena_alloc(arena, sizeof *order * (size_t)(n + 1));
-    Placed *placed = arena_alloc(arena, sizeof *placed * (size_t)(n + 1)); /* the first i, by offset */
+    Placed *placed = arena_alloc(arena, sizeof *placed * (size_t)(n + 1)); /* those placed so far, by offset */
     int64_t needed = 0;
     for (int i = 0; i < n; i++)
         order[i] = &buffers[i];
@@ -130,7 +130,7 @@ static int64_t pack_by_size(Buffer *buffers, int n, int64_t most, Arena *arena) 
     return needed;
 }
 
-/* The bytes that are in use at once. */
+/* The most bytes that are in use at once. */
 static int64_t in_use(const Buffer *buffers, int n, Arena *arena) {
     int last = 0;
     for (int i = 0; i < n; i++)

@@ -1,4 +1,4 @@
-/* pack: offsets for buffers that are in use at known times. */
+/* pack: finds offsets for buffers that are in use at known times. */
 #pragma once
 #include "ir/base.h"
 
@@ -9,5 +9,5 @@ typedef struct Buffer {
     int64_t at; /* pack_buffers: the offset; no other buffer that is in use at the same time overlaps it */
 } Buffer;
 
-/* Places the buffers, which are in the order of their begin. Returns the bytes that they need together. */
+/* Places the buffers, which are sorted by their begin. Returns the bytes that they need together. */
 int64_t pack_buffers(Buffer *buffers, int n, Arena *arena);

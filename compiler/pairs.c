@@ -2,7 +2,8 @@
 
 #include "compiler/compiler.h"
 
-/* Per value, of what depends on an input: the dimensions, as bits, along which lies what a first product made, with no sum over it since; those along which a second one will sum. */
+/* Per value that depends on an input, the dimensions, as bits: made: those that a first product made and nothing has summed over since;
+ * summed: those that a second product will sum over. */
 typedef struct Flow {
     const Graph *graph;
     const bool *varies;
@@ -26,7 +27,8 @@ static int dim_of(const int8_t *factors, int ndim, int factor) {
     return -1;
 }
 
-/* A product of a parameter with something else: which operand that is, its dimension that is summed over, and the dimension of the result that the parameter makes. */
+/* A product of a parameter and another operand: which operand the other one is, the dimension of it that is summed over, and the dimension
+ * of the result that the parameter makes. */
 typedef struct Product {
     int operand, summed, made;
     int rows, summed_factor, made_factor;
@@ -51,7 +53,8 @@ static bool is_product(const Flow *f, const Node *node, Product *product) {
     return product->summed >= 0 && product->made >= 0 && product->rows >= 0 && dim_of(rule->out[0], nout, product->rows) >= 0;
 }
 
-/* The dimensions of a result that are these of an operand, with nothing to be sent where they are split; or the other way. */
+/* The dimensions of a result that are these of an operand, and that can be split without communication; back: of the operand, from these
+ * of the result. */
 static unsigned across(const Graph *g, const Node *node, int operand, int result, unsigned dims, bool back) {
     const int nin = ndim_of(g, node->in[operand]), nout = ndim_of(g, node->out[result]);
     unsigned found = 0;

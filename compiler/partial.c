@@ -1,25 +1,25 @@
-/* partial: sums are completed where that moves the fewest bytes (-O2).
+/* partial: completes sums where that moves the fewest bytes (-O2).
  *
  * Before: updates; every partial sum is completed where it arises. After: a partial sum may be passed on through operators that are
  * linear in it (op_table[].linear; proof/operators.c has its own table) and is completed behind them, where the tensor is smaller or several
- * sums have become one: a + b, both partial over the same digits, is one AllReduce. A node's boxes stay, it only takes an operand without the sum
- * that is partial, and its result is partial too; so a digit that the node's strategy uses cannot be passed on. But a node that adds terms, or scales or
- * turns one, is computed as its terms lie, where that moves less: each rank then adds whole terms, which the reductions of each term would have done too.
+ * sums have become one: a + b, both partial over the same digits, is one AllReduce. A node's boxes stay: it reads an operand before its sum is
+ * completed, and its result is partial too; so a digit that the node's strategy uses cannot be passed on. But a node that adds terms, or scales or
+ * transposes one, is computed in the layout of its terms where that moves less: each rank then adds whole terms, as the reductions of each term would.
  *
- * Forward, in program order: pass on wherever that moves no more (a tie may pay further down: a + b needs both). Then backward: complete at once
- * again where passing on brought nothing. Linear in the program; a value with very many users is left alone. */
+ * It goes forward in program order and passes on wherever that moves no more (a tie may pay further down: a + b needs both). Then it goes backward and
+ * completes at once again where passing on brought nothing. Its time is linear in the program; a value with very many users is left alone. */
 #include <string.h>
 
 #include "compiler/sharded.h"
 
 enum { MAX_USES = 32, MAX_TURNS = 4 };
 
-/* One node that takes some operands as partial sums. */
+/* A node that reads some operands as partial sums. */
 typedef struct Deferral {
     int node;
     bool operand[MAX_IN];
-    const Layout *need[MAX_IN];    /* as they are to be, swapped with what was by deferral_swap */
-    const Layout *layout[MAX_OUT]; /* the same of the results */
+    const Layout *need[MAX_IN];    /* the new ones; deferral_swap exchanges them with those in use */
+    const Layout *layout[MAX_OUT]; /* the same for the results */
 } Deferral;
 
 static int distinct_values(const Edit *edit, const Deferral *deferrals, int n, int *values) {
@@ -53,7 +53,7 @@ static void deferral_swap(Edit *edit, Deferral *deferral) {
     }
 }
 
-/* Makes the deferrals; undoes them unless they cost less (or, with tie, no more). */
+/* Makes the deferrals, and undoes them unless they cost less (or, with tie, no more). */
 static bool try_deferrals(Edit *edit, Deferral *deferrals, int n, bool tie) {
     int values[MAX_USES * (MAX_IN + MAX_OUT)];
     int count = distinct_values(edit, deferrals, n, values);
@@ -119,14 +119,14 @@ static const Layout *with_sums(Edit *edit, const Layout *layout, const Layout *s
     return graph_layout(edit->g, &with, shape);
 }
 
-/* Fills what passing on through the operands marked in *deferral would be. False where there is no digit to pass on. */
+/* Fills *deferral for passing on through the operands marked in it. False: there is no digit to pass on. */
 static bool deferral_fill(Edit *edit, Deferral *deferral) {
     const Graph *g = edit->g;
     const Node *node = &g->nodes.at[deferral->node];
     Layout sums, own;
     bool first = true;
     for (int i = 0; i < node->nin; i++) {
-        if (layout_is_partial(edit->s->need[deferral->node][i])) return false; /* passes a sum on already */
+        if (layout_is_partial(edit->s->need[deferral->node][i])) return false; /* it passes a sum on already */
         if (!deferral->operand[i]) continue;
         Layout own_sums = partial_sums(edit->s->made[edit->g->nodes.at[deferral->node].in[i]]);
         if (!layout_is_partial(&own_sums)) return false;
@@ -148,18 +148,18 @@ static bool deferral_fill(Edit *edit, Deferral *deferral) {
     return true;
 }
 
-/* a + b and a - b. */
+/* Whether it is a + b or a - b. */
 static bool adds_terms(const Node *node) {
     return op_table[node->op].linear == LINEAR_JOINT && op_table[node->op].letters != NULL && node->nin > 1;
 }
 
-/* Gradients of a step's batches, each of which goes to the parts by itself: less memory is worth the bytes. */
+/* Whether it adds gradients of a step's batches each of which is reduced into parts by itself: less memory is worth the bytes. */
 static bool adds_parts(const Graph *g, const Node *node) {
     return g->settings.shard_states >= SHARD_GRADIENTS && g->settings.accumulate > 1 && g->nodes.at[node->origin].op == OP_read;
 }
 
-/* Fills what adding up the operands as they lie would be, all in one layout, whatever the node's strategy: its result then lies so too. Terms that
- * are complete only where no rank then computes more. */
+/* Fills *deferral for adding up the operands in the one layout that they all have, whatever the node's strategy: its result then has it
+ * too. With terms that are complete only if no rank then computes more. */
 static bool deferral_fill_terms(Edit *edit, Deferral *deferral) {
     const Graph *g = edit->g;
     const Node *node = &g->nodes.at[deferral->node];
@@ -180,8 +180,8 @@ static bool deferral_fill_terms(Edit *edit, Deferral *deferral) {
     return true;
 }
 
-/* The operand of an operator that is linear in it and makes one element of each of its: -x, 3 * x, x / 2, a transpose; the others are single numbers. -1: there
- * is none. */
+/* The operand of an operator that is linear in it and makes one element of each of its elements: -x, 3 * x, x / 2, a transpose; other
+ * operands are single numbers. -1: there is none. */
 static int lone_term(const Graph *g, const Node *node) {
     int term = -1;
     if (op_table[node->op].op_class == OP_CLASS_LEAF || node->nout != 1 || op_table[node->op].boundary) return -1;
@@ -208,7 +208,7 @@ static int lone_term(const Graph *g, const Node *node) {
     return term;
 }
 
-/* Fills what computing the node on its one term as it lies would be: the result is partial as the term is, and a sum behind it can add it to others. */
+/* Fills *deferral for computing the node in the layout of its one term: the result is as partial as the term, and a later sum can add it. */
 static bool deferral_fill_lone(Edit *edit, Deferral *deferral) {
     const Graph *g = edit->g;
     const Node *node = &g->nodes.at[deferral->node];
@@ -227,13 +227,13 @@ static bool deferral_fill_lone(Edit *edit, Deferral *deferral) {
     if (layout_is_partial(&out) || (deferral->layout[0] = with_sums(edit, &out, &sums, result)) == NULL) return false;
     const Shape *operand = &g->values.at[node->in[term]].type.shape;
     Layout need;
-    strategy_in_layout(node, &strategy, term, operand->ndim, &need); /* as the term lies, but for halos */
+    strategy_in_layout(node, &strategy, term, operand->ndim, &need); /* the term's layout, but for halos */
     deferral->operand[term] = true;
     deferral->need[term] = layout_has_halo(&need) ? with_sums(edit, &need, &sums, operand) : layout;
     return deferral->need[term] != NULL;
 }
 
-/* The ways in which a node can take `operand` (-1: any) as a partial sum. Returns their number. */
+/* Fills in the ways in which a node can read `operand` (-1: any) as a partial sum. Returns their number. */
 static int deferral_options(Edit *edit, int id, int operand, Deferral options[MAX_IN + 1]) {
     const Node *node = &edit->g->nodes.at[id];
     int n = 0;
@@ -277,7 +277,7 @@ static bool has_few_users(const Edit *edit, int v) {
     return uses > 0 && uses <= MAX_USES;
 }
 
-/* Some operand of the node is a partial sum, or a term to be converted, and no such one has too many users. */
+/* Whether some operand of the node is a partial sum, or a term to be converted, and no such one has too many users. */
 static bool takes_sums(const Edit *edit, int id) {
     const Node *node = &edit->g->nodes.at[id];
     bool any = false, terms = adds_terms(node);
@@ -290,7 +290,7 @@ static bool takes_sums(const Edit *edit, int id) {
     return any;
 }
 
-/* Passes on through one node. True when that moves less; where it moves as much it is done too, for what may come behind it. */
+/* Passes on through one node. True: that moves less. If it moves as much it is done too, as it may pay further down. */
 static bool defer(Edit *edit, int id) {
     Deferral options[MAX_IN + 1];
     int n = deferral_options(edit, id, -1, options);
@@ -301,7 +301,7 @@ static bool defer(Edit *edit, int id) {
     return false;
 }
 
-/* A value that several nodes take: through all of them at once, so that it need not be completed at all. */
+/* Passes a value that several nodes read on through all of them at once, so that it need not be completed at all. */
 static bool defer_by_all(Edit *edit, int v) {
     Deferral deferrals[MAX_USES];
     int n = 0;
@@ -313,14 +313,14 @@ static bool defer_by_all(Edit *edit, int v) {
             if (!deferrals[n - 1].operand[use.operand]) return false;
             continue;
         }
-        if (layout_is_partial(edit->s->need[use.node][use.operand])) continue; /* does already */
+        if (layout_is_partial(edit->s->need[use.node][use.operand])) continue; /* it does already */
         if (deferral_options(edit, use.node, use.operand, options) == 0) return false;
         deferrals[n++] = options[0];
     }
     return n > 1 && try_deferrals(edit, deferrals, n, false);
 }
 
-/* The node's operands and results as they were before this pass, where it takes partial sums and nothing takes its results as such. */
+/* Fills *deferral with the layouts from before this pass. False: the node reads no partial sums, or something reads its results as such. */
 static bool completed_before(const Edit *edit, int id, Deferral *deferral) {
     const Graph *g = edit->g;
     const Node *node = &g->nodes.at[id];
@@ -362,7 +362,7 @@ static void back(Edit *edit) {
         if (completed_before(edit, n, &deferral)) try_deferrals(edit, &deferral, 1, true);
 }
 
-/* Terms that are added up as they lie: the node's strategy is what that makes of it. */
+/* Sets the strategies of nodes that are computed in the layout of their terms to what follows from that. */
 static void name_strategies(Edit *edit) {
     const Graph *g = edit->g;
     for (int n = 0; n < g->nodes.n; n++) {

@@ -1,4 +1,4 @@
-/* pipeline: the passes in their order. After each: what it made is verified, the time is noted, its dumps are written (--dump-ir). */
+/* pipeline: the passes in their order. After each pass, what it made is verified, its time is noted, its dumps are written (--dump-ir). */
 #include <assert.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "compiler/sharded.h"
 #include "compiler/timeline.h"
 
-/* What a pass leaves behind that is verified. */
+/* What is verified after a pass. */
 typedef enum { LEAVES_FRONT, LEAVES_SHARDED, LEAVES_SPMD, LEAVES_PLACEMENT } Leaves;
 
 typedef struct Pass {
@@ -45,7 +45,7 @@ static const Pass passes[] = {
     {"memory",      pass_memory,      LEAVES_PLACEMENT},
 };
 
-/* Then the plan of all of them through these. */
+/* Then the plan of all programs goes through these. */
 static const struct {
     const char *name;
     bool (*run)(Compilation *c);
@@ -105,7 +105,7 @@ static bool verify(Build *b, const Pass *pass) {
                sharded_verify(&b->sharded, pass->name, &b->error);
     case LEAVES_SPMD:
         return b->spmd.graph.nodes.n == 0 ||
-               graph_verify(&b->spmd.graph, pass->name, &b->error); /* reshard makes none that nothing asks for */
+               graph_verify(&b->spmd.graph, pass->name, &b->error); /* empty: reshard makes none if nothing asks for it */
     case LEAVES_PLACEMENT:
         break;
     }
@@ -150,7 +150,7 @@ Options *build_init_tried(Build *b, const char *name, Arena *arena, const Option
 
 /* ---------------------------------------------------------------- from the text to programs */
 
-/* The net once more, as its eval block wants it. What there is to warn of is said of the net as it is trained. */
+/* Lowers the net again, for its eval block. Warnings are given for the net as it is trained. */
 static Build *parse_eval(const Build *train, const Source *source, const Overrides *of) {
     Graph graph;
     unsigned silenced = train->diags->silenced;
@@ -172,7 +172,7 @@ static bool parse_evals(Compilation *c, const Build *train, const Overrides *of)
     return shorter_parse(c, eval, of);
 }
 
-/* The same of its generate block. In mode manual a net is one rank's: it has nothing to generate with others. */
+/* The same for its generate block. In mode manual a net is that of one rank: it has nothing to generate with others. */
 static bool parse_generate(Compilation *c, const Build *train, const Source *source) {
     Graph graph;
     Generation generation;
@@ -193,7 +193,7 @@ static bool parse_generate(Compilation *c, const Build *train, const Source *sou
     return true;
 }
 
-/* Of a net that is read again its eval, as far as it is looked at. */
+/* Adds the eval of a net that is read again, as far as its memory counts. */
 static bool count_eval(Build *train, const Source *source) {
     if (!counts_memory(train)) return true;
     Build *eval = parse_eval(train, source, &train->options->overrides);
@@ -235,7 +235,7 @@ static bool parse(Compilation *c, const char *text, size_t n) {
            (!settings->has_generate || settings->mode == MODE_MANUAL || parse_generate(c, train, &c->read));
 }
 
-/* What all batches of a step take follows from the first two, of a pipeline from as many as fill it twice, where these are not held all at once. */
+/* Leaves as few batches as tell what a step costs: the first two, of a pipeline as many as fill it twice, unless it holds all at once. */
 static void see_few(Build *b) {
     Settings *settings = &b->front.graph.settings;
     const int stages = settings_stages(settings), seen = 2 * stages;
@@ -244,8 +244,8 @@ static void see_few(Build *b) {
     settings->accumulate = seen;
 }
 
-/* The net once more, said otherwise, to see what it costs, after pass rows: its program train, with its eval; nothing is said of it. few: as few batches as say what all of a step take. *read: whether it is
- * accepted; b->diags says why not. */
+/* Reads the net again with other settings, to see what it costs: its program train after pass rows, with its eval. Nothing is printed. few:
+ * with see_few. *read: whether it is accepted; b->diags says why not. */
 static Build *read_again(const Compilation *c, const Overrides *said, bool few, Arena *arena, bool *read) {
     Build *b = arena_alloc(arena, sizeof *b);
     Options *options = build_init_tried(b, "train", arena, c->options);
@@ -280,7 +280,7 @@ bool stages_decide(const Compilation *c, StageTried *as, const char *search) {
     return done;
 }
 
-/* What the net costs when it is said so; aim: Front; idle NULL: not asked. False: it does not compile. */
+/* What the net costs with these settings; aim: Front.aim_bytes; idle NULL: not asked for. False: it does not compile. */
 static bool cost_again(const Compilation *c, const Overrides *said, const SearchTaken *decision, bool few, int64_t aim, BuildCost *cost,
                        double *idle) {
     Arena arena;
@@ -318,7 +318,7 @@ int64_t ranks_bytes(const Compilation *c, int nranks, int64_t limit) {
     Overrides said = c->options->overrides;
     BuildCost cost = {0};
     said.nranks = nranks;
-    const bool searched = searches(program_train(c)); /* quickly, and then as the net says */
+    const bool searched = searches(program_train(c)); /* first quickly, then as the net says */
     if (searched) said.search = "recursive_programming";
     const int64_t quick = cost_again(c, &said, NULL, true, 0, &cost, NULL) ? memory_bytes(&cost) : 0;
     if (!searched || (quick > 0 && quick <= limit)) return quick;
@@ -333,7 +333,7 @@ Build *program_of_kind(const Compilation *c, ProgramKind kind) {
     return NULL;
 }
 
-/* The first pass, and what is noted of the net then. */
+/* Runs the first pass, and notes what is known of the net then. */
 static bool run_first(Compilation *c) {
     for (int i = 0; i < c->programs.n; i++) {
         Build *b = c->programs.at[i];
@@ -356,7 +356,7 @@ static bool run_first(Compilation *c) {
 
 /* ---------------------------------------------------------------- all of it */
 
-/* c->error says what failed in a program that is not train. */
+/* Sets c->error, which names the program that failed if it is not train. */
 static bool program_failed(Compilation *c, const Build *b) {
     if (b->follows == NULL) {
         c->error = b->error;
@@ -405,7 +405,7 @@ bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags,
         c->diags = diags;
         c->stages = with_stages;
         diags->silenced = options->silenced;
-        if (c->micro != NULL && c->micro->too_large) diags->silenced |= 1u << WARN_REPLICATED; /* of parts that nobody asks for */
+        if (c->micro != NULL && c->micro->too_large) diags->silenced |= 1u << WARN_REPLICATED; /* of parts that the user did not ask for */
         diags->warnings_are_errors = options->warnings_are_errors;
         if (run_all(c, text, n)) return true;
         if (c->again == NULL && c->stages_again == NULL)

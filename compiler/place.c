@@ -1,16 +1,16 @@
-/* place: conversions stand where their tensor is smallest (-O2).
+/* place: moves conversions to where their tensor is smallest (-O2).
  *
- * Before: partial. After: a node of one operand that moves, expands or shrinks its data, or works element by element, may be computed in the
- * layout in which its result is needed (the conversion moves before it: a broadcast expansion, or a chain in which conversions then cancel), or
- * in the one in which its operand is (the conversion moves behind it: a slice, a reduction), along chains of such nodes, where fewer bytes move.
- * The busiest rank computes no more than before; what the user said of a node stays. Nothing else changes its strategy. */
+ * Before: partial. After: where fewer bytes move, a node of one operand that moves, expands or shrinks its data, or works element by element, may be
+ * computed in the layout in which its result is needed (the conversion moves before it: a broadcast expansion, or a chain in which conversions then
+ * cancel), or in that of its operand (the conversion moves behind it: a slice, a reduction), along chains of such nodes.
+ * The busiest rank computes no more than before; what the user said of a node stays. No other node changes its strategy. */
 #include <string.h>
 
 #include "compiler/sharded.h"
 
 enum { MAX_CHAIN = 8, MAX_TARGETS = 8 };
 
-/* A node and how it would be computed; relayout_swap exchanges that with how it is. */
+/* A node and another way to compute it; relayout_swap exchanges that with the present one. */
 typedef struct Relayout {
     int node;
     const Strategy *strategy;
@@ -26,7 +26,7 @@ static void relayout_swap(Edit *edit, Relayout *relayout) {
     *relayout = was;
 }
 
-/* What one rank computes at most. */
+/* The most that one rank computes. */
 static double busiest_work(const Node *node, const Strategy *strategy) {
     double work = op_table[node->op].flops;
     for (int f = 0; f < node->rule->nfactors; f++) {
@@ -44,7 +44,7 @@ static bool is_movable(const Edit *edit, int id) {
            !layout_is_partial(edit->s->need[id][0]);
 }
 
-/* Fills how the node would be computed with its operand (or its result) in this layout. */
+/* Fills in how the node would be computed with its operand (or its result) in this layout. */
 static bool relayout_fill(Edit *edit, int id, const Layout *operand, const Layout *result, Relayout *relayout) {
     Graph *g = edit->g;
     const Node *node = &g->nodes.at[id];
@@ -62,21 +62,21 @@ static bool relayout_fill(Edit *edit, int id, const Layout *operand, const Layou
     return (operand == NULL || relayout->need == operand) && (result == NULL || relayout->layout == result);
 }
 
-/* The node and operand that alone take v; -1 where there are several or none. */
+/* The only node that reads v; -1: there are several or none. */
 static int only_user(const Edit *edit, int v) {
     bool one = edit->uses.first[v + 1] - edit->uses.first[v] == 1 && !sharded_reports(edit->s, v);
     return one ? edit->uses.use[edit->uses.first[v]].node : -1;
 }
 
-/* Whether v as it lies now can still be given to all that take it as a partial sum. */
+/* Whether v in its present layout can still be converted for all nodes that read it as a partial sum. */
 static bool no_sum_is_lost(const Edit *edit, int v) {
     for (int u = edit->uses.first[v]; u < edit->uses.first[v + 1]; u++)
         if (!convertible(edit->s->made[v], edit->s->need[edit->uses.use[u].node][edit->uses.use[u].operand])) return false;
     return true;
 }
 
-/* Moves the conversion before node after node of a chain, up from value v which is needed in `wanted`, or behind them, down from v which lies so;
- * keeps as many of them as cost least. True when that is any. */
+/* Moves a conversion along a chain of nodes: up, before the nodes that make v, which is needed in `wanted`; or down, behind the nodes that
+ * read v, whose layout that is. Keeps as many of the moves as cost least. True: that is any. */
 static bool move_chain(Edit *edit, int v, const Layout *wanted, bool up) {
     const Graph *g = edit->g;
     Relayout relayouts[MAX_CHAIN];

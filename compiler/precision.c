@@ -1,12 +1,12 @@
-/* precision: `precision = bf16;`, or f16, in train: products have factors and results of 16 bits, and what follows them goes on in 16 bits as far as that is safe, like
- * PyTorch's autocast. Parameters, their gradients and updates, the loss and what is reported stay as they are.
+/* precision: with `precision = bf16;`, or f16, in train, products have factors and results of 16 bits, and what follows them stays in 16 bits as far as that is safe, like
+ * PyTorch's autocast. Parameters, their gradients and updates, the loss and what is reported keep their types.
  *
  * Before: simplify (no composites), no gradients. After: of the operators in f32
- * - a cross_entropy takes its logits as they are, and computes with them in f32;
- * - a matrix product, a convolution, an attention take their operands in 16 bits;
- * - what only moves elements, and elementwise arithmetic, takes them in 16 bits where all of them are that already, but for constants and parameters;
- * - all else takes them in f32: sums, norms, softmax, losses, powers, exponentials and logarithms.
- * A cast is made once for each value, and is no operator that a user named: hints stay where they are. */
+ * - a cross_entropy reads its logits as they are, and computes with them in f32;
+ * - a matrix product, a convolution, an attention read their operands in 16 bits;
+ * - what only moves elements, and elementwise arithmetic, read them in 16 bits if all of them, except constants and parameters, have 16 bits already;
+ * - all others read them in f32: sums, norms, softmax, losses, powers, exponentials and logarithms.
+ * Each value is cast once. A cast is no operator that a user named: hints stay where they are. */
 #include <assert.h>
 #include <string.h>
 
@@ -35,14 +35,14 @@ static int in_type(Precision *p, int value, DType dtype) {
     const Node *maker = graph_producer(g, value);
     Attr attr[MAX_ATTRS] = {{0}};
     attr[op_attr(OP_cast, "to")] = (Attr){.given = true, .text = dtype_name[dtype]};
-    *cast = maker->op == OP_cast && dtype_at(p, maker->in[0]) == dtype && dtype == p->half /* as it was before it was widened: exact */
+    *cast = maker->op == OP_cast && dtype_at(p, maker->in[0]) == dtype && dtype == p->half /* the value before it was widened: exact */
                 ? maker->in[0]
                 : graph_emit(g, OP_cast, &value, 1, attr, arena_printf(g->arena, "%s.%s", g->values.at[value].name, dtype_name[dtype]),
                              maker->span);
     return *cast;
 }
 
-/* Powers, exponentials and logarithms lose too much of 8 or 11 bits, or leave the range. */
+/* Whether 16 bits are enough: powers, exponentials and logarithms lose too much of 8 or 11 bits, or leave the range. */
 static bool is_safe(OpCode op) {
     static const OpCode precise[] = {OP_exp, OP_expm1, OP_log, OP_pow, OP_square, OP_sqrt, OP_rsqrt, OP_softplus};
     for (size_t i = 0; i < sizeof precise / sizeof *precise; i++)
@@ -50,21 +50,21 @@ static bool is_safe(OpCode op) {
     return op_only_moves(op) || op_elementwise(op);
 }
 
-/* Constants and parameters are brought into the type of what they meet, as a bias is. */
+/* Whether a value is cast to the type of the other operands: constants and parameters, such as a bias, are. */
 static bool gives_way(const Precision *p, int value) {
     const Node *maker = graph_producer(p->copy.to, value);
     if (maker->op == OP_replicate || maker->op == OP_expose) maker = graph_producer(p->copy.to, maker->in[0]);
     return maker->op == OP_constant || maker->op == OP_read;
 }
 
-/* The type in which a node takes its real operands; NDTYPES: as they are. */
+/* The type in which a node reads its real operands; NDTYPES: as they are. */
 static DType type_for(const Precision *p, const Node *node) {
     bool narrow = true, half = false, real = false;
     const bool product = op_table[node->op].product;
     if (node_is_leaf(node) || node->op == OP_cast || node->op == OP_cross_entropy_rows) return NDTYPES;
     for (int i = 0; i < node->nin; i++) {
         const DType dtype = dtype_at(p, node->in[i]);
-        if (dtype == F64 || (dtype_is_half(dtype) && dtype != p->half)) return NDTYPES; /* what the user has in another type stays so */
+        if (dtype == F64 || (dtype_is_half(dtype) && dtype != p->half)) return NDTYPES; /* what the user gave another type keeps it */
         if (!dtype_is_float(dtype)) continue;
         real = true;
         half = half || dtype == p->half;
@@ -84,7 +84,7 @@ static void add_node(Precision *p, int id) {
     if (node.nin > 0) graph_retype(g, made);
 }
 
-/* What leaves the net has the type that it had. */
+/* Casts what is reported back to the type that it had. */
 static void restore_types(Precision *p) {
     const Graph *old = &p->copy.from;
     for (int k = 0; k < graph_nreports(old); k++) {
@@ -96,7 +96,7 @@ static void restore_types(Precision *p) {
 bool pass_precision(Build *b) {
     Graph *g = &b->front.graph;
     if (g->settings.precision == F32) return true;
-    /* Each node casts each operand, and what is reported is cast back, at most. */
+    /* At most, each node casts each operand, and what is reported is cast back. */
     const int room = g->values.n + MAX_IN * g->nodes.n + graph_nreports(g);
     Precision p = {.half = g->settings.precision, .room = room};
     for (int i = 0; i < 2; i++) {

@@ -1,9 +1,9 @@
-/* prefetch: when gathers of states begin, so that they run behind the kernels before their first use, and no earlier: what is gathered fills memory.
+/* prefetch: decides when gathers of states begin, so that they run behind the kernels before their first use, but no earlier, as gathered values fill memory.
  *
- * Before: the order of kernels, with the first user of each conversion. After: per conversion the position of the kernel before which it is to start. Gathers follow each other on
- * one link, so from the last one backwards each begins when kernels for as long as it takes lie between it and its use, or the start of the next gather. It is given twice that
- * time: sums of gradients use the link too. Where links are slower than kernels that would be the first kernel for all of them; so no more is gathered, and waits, than about the largest of a layer twice,
- * the one in use and the next: the link has always one to gather then. */
+ * Before: the order of kernels, with the first user of each conversion. After: per conversion the position of the kernel before which it is to start. Gathers run one after another
+ * on one link. So, from the last one backwards, each begins where the kernels up to its use, or up to the start of the next gather, take as long as it does. It is given twice that
+ * time, as sums of gradients use the link too. Where links are slower than kernels, all gathers would begin at the first kernel; so no more may be gathered and waiting than about
+ * twice the largest of a layer, for the one in use and the next: the link then always has one to gather. */
 #include "compiler/prefetch.h"
 
 #include "compiler/sharded.h"
@@ -19,7 +19,7 @@ static int by_use(const void *a, const void *b) {
     return x->position != y->position ? (x->position < y->position ? -1 : 1) : x->node - y->node;
 }
 
-/* Of the part that can run beside kernels. */
+/* The seconds of the part of a gather that can run beside kernels. */
 static double gather_seconds(const Build *b, const Machine *machine, const Node *node) {
     const Graph *g = &b->spmd.graph;
     const Value *from = &g->values.at[node->in[0]], *to = &g->values.at[node->out[0]];
@@ -38,7 +38,7 @@ double *kernels_begin(const Build *b, const int *order, int n) {
     return begin;
 }
 
-/* Each gather starts when no more is gathered, it included, than twice the largest of it and those just before it. */
+/* Delays each gather until what is gathered, with it, is no more than twice the largest of it and those just before it. */
 static void keep_window(const Build *b, const Gather *gathers, int n, int *start) {
     enum { LAYER = 8 }; /* gathers, about */
     const Graph *g = &b->spmd.graph;
@@ -56,12 +56,12 @@ static void keep_window(const Build *b, const Gather *gathers, int n, int *start
     }
 }
 
-/* What is gathered of a state: as it is, or, of a parameter, cast to 16 bits. */
+/* Whether a value is what is gathered of a state: the state as it is, or a parameter cast to 16 bits. */
 static bool is_stored(const Graph *g, int value) {
     return graph_producer(g, value)->op == OP_read || casts_parameter(g, g->values.at[value].node);
 }
 
-/* None starts before what it gathers has been cast. */
+/* Delays each gather until what it gathers has been cast. */
 static void keep_behind(const Build *b, const int *order, int n, const Gather *gathers, int ngathers, int *start) {
     const Graph *g = &b->spmd.graph;
     int *behind = arena_alloc(b->arena, sizeof *behind * ((size_t)g->nodes.n + 1));

@@ -1,11 +1,11 @@
-/* recompute: values of the forward pass that are not kept for the gradients but computed once more when they are needed.
+/* recompute: values of the forward pass that are not kept for the gradients but computed again when they are needed.
  *
- * Before: place; all layouts are final. Nodes whose results are not kept are marked (Node.recompute). After: what a gradient reads of a marked node is the result of a
- * copy of it. Copies stand directly before the first gradient that needs them, so the schedule computes them then; each is there once, also where several gradients read
- * it. A copy takes the results of copies where its original takes those of marked nodes, and otherwise the same values, which are kept. It has the strategy, the needs and the
- * layouts of its original: it is the same operation on the same parts, so its results are the same to the last bit. The proof compares the two (proof/copies.c).
+ * Before: place; all layouts are final. Nodes whose results are not kept are marked (Node.recompute). After: where a gradient would read a marked node, it reads a copy of it.
+ * A copy stands directly before the first gradient that needs it, so the schedule computes it then; several gradients share one copy. A copy reads copies where its original
+ * reads marked nodes, and otherwise the same values, which are kept. It has the strategy, the needs and the layouts of its original: it is the same operation on the same parts,
+ * so its results are the same to the last bit. The proof compares the two (proof/copies.c).
  *
- * In mode data_parallel what the replicas read of a parameter is such a value too where the parameter is gathered again: it is made in each phase of a step, of what is gathered there.
+ * In mode data_parallel, where a parameter is gathered again, what the replicas read of it is such a value too: each phase of a step makes it from what is gathered there.
  *
  * A hint `path = regather` with which nothing is gathered twice gets a warning here, where all is known.
  *
@@ -22,13 +22,13 @@ typedef struct Recompute {
     Sharded old;
     GraphCopy copy;
     int *again;      /* per old node: its last copy, -1: none yet */
-    int *again_in;   /* the phase that this is for */
-    VEC(int) from;   /* per new node the old one whose strategy, needs and layouts it has */
-    VEC(int) reader; /* per new node: it, or of a copy the first gradient that needs it: old nodes */
+    int *again_in;   /* per old node: the phase of that copy */
+    VEC(int) from;   /* per new node: the old one whose strategy, needs and layouts it has */
+    VEC(int) reader; /* per new node: the old node, or of a copy the first old gradient that needs it */
     VEC(int) need;   /* copies to be made: old nodes */
 } Recompute;
 
-/* Takes the marks off what later batches share with the first. */
+/* Unmarks what later batches share with the first. */
 static void keep_shared(Graph *g) {
     for (int n = g->nforward; n < g->nodes.n; n++)
         for (int i = 0; g->nodes.at[n].micro > 0 && i < g->nodes.at[n].nin; i++) {
@@ -37,7 +37,7 @@ static void keep_shared(Graph *g) {
         }
 }
 
-/* Marks what replicas read of parameters that are gathered again, and cast to 16 bits. */
+/* Marks what replicas read of parameters that are gathered again, also when cast to 16 bits. */
 static void mark_replicas(Sharded *s) {
     Graph *g = &s->graph;
     for (int n = 0; n < g->nforward; n++) {
@@ -48,7 +48,7 @@ static void mark_replicas(Sharded *s) {
     }
 }
 
-/* Whether a node reads, in this phase, what is not kept from an earlier one. */
+/* Whether a value that is read in this phase was made in another one and is not kept. */
 static bool is_dropped(const Graph *g, const int *phase, int value, int reader_phase) {
     const int maker = g->values.at[value].node;
     return g->nodes.at[maker].recompute && graph_is_forward(g, maker) && phase[maker] != reader_phase;
@@ -66,7 +66,7 @@ static int ascending(const void *a, const void *b) {
     return *(const int *)a - *(const int *)b;
 }
 
-/* Notes the copies that a node of the old graph needs before it, in program order. */
+/* Notes, in program order, the copies that have to be made before a node of the old graph. */
 static void note_needs(Recompute *r, int id) {
     const Graph *g = &r->copy.from;
     const int phase = r->old.phase[id];
@@ -84,7 +84,7 @@ static void note_needs(Recompute *r, int id) {
     if (r->need.n > 0) qsort(r->need.at, (size_t)r->need.n, sizeof *r->need.at, ascending);
 }
 
-/* What a node of a phase, or a copy for it, takes in the place of a value of the old graph. */
+/* The new value that a node of this phase, or a copy for it, reads in place of an old one. */
 static int taken(const Recompute *r, int value, int phase) {
     const Value *v = &r->copy.from.values.at[value];
     return is_dropped(&r->copy.from, r->old.phase, value, phase) ? r->copy.to->nodes.at[r->again[v->node]].out[v->index]
@@ -125,7 +125,7 @@ static void keep(Recompute *r, int id) {
     vec_push(r->copy.to->arena, &r->reader, id);
 }
 
-/* What is known of the sharded graph, for the new one. */
+/* Fills in for the new graph what the sharded one says of the old. */
 static void fill(Recompute *r) {
     Sharded *s = &r->b->sharded;
     const Graph *g = &s->graph, *from = &r->copy.from;
@@ -154,12 +154,12 @@ static void fill(Recompute *r) {
 
 /* ---------------------------------------------------------------- hints without effect */
 
-/* Whether a value that is gathered again is marked by this hint, or named by it, where another one has marked it. */
+/* Whether this hint has marked a value that is gathered again, or names one that another hint has marked. */
 static bool is_useful(const Graph *g, const RegatherHint *hint, int value) {
     return g->nodes.at[g->values.at[value].node].regather == hint || pattern_covers(hint->path, g->values.at[value].name);
 }
 
-/* The text of one rank is meant for more ranks too; of a program that is tried nothing is said. */
+/* Warns of hints without effect; not on one rank, as the text is meant for more ranks too, nor for a program that is only tried. */
 static void warn_regather(Build *b) {
     const Graph *g = &b->sharded.graph;
     const Settings *settings = &b->front.graph.settings;

@@ -1,11 +1,12 @@
-/* recompute_choice: which values are computed again where a plan needs too much memory.
+/* recompute_choice: chooses the values that are computed again where a plan needs too much memory.
  *
- * A program is compiled as it is so far and looked at: which values of the forward pass lie in the arena at its fullest step, and what computing each is predicted to take.
- * Values of one kind, of equal layers, are looked at together: what they hold, against the seconds in which they are computed again, with all that they need and that is not kept
- * itself. What is read directly behind that step is kept. The kinds that hold most bytes a second go first, of each as many values as are needed, from the first layer on, which are held longest.
+ * It looks at the program as compiled so far: which values of the forward pass lie in the arena at its fullest step, and how long computing each is predicted to take. Values of
+ * one kind, that is of equal layers, are weighed together: the bytes that they hold, against the seconds to compute them again, with all that they need that is not kept itself.
+ * What is read directly after that step is kept. Kinds that hold the most bytes a second go first, of each as many values as are needed, from the first layer on, held longest.
  *
- * A kind that is computed from values of its own kind, as what layers hand on to each other, would be computed, and held, for all layers at once. Of n such values one in about the square root of n
- * is kept, so that what lies between two of these, a segment, is computed at once (Chen et al. 2016). One value is computed for each that is not kept, however long segments are. */
+ * A kind that is computed from values of its own kind, as what layers hand on to each other, would be computed, and held, for all layers at once. Of n such values one in about
+ * sqrt(n) is kept, so that only what lies between two of these, a segment, is computed at once (Chen et al. 2016). However long segments are, each value that is not kept is
+ * computed once. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 #include "compiler/held.h"
 #include "compiler/timeline.h"
 
-enum { SOON = 32, SOON_SHARE = 64 }; /* steps: at most so many, and such a share of all */
+enum { SOON = 32, SOON_SHARE = 64 }; /* steps: at most so many, and about 1 / SOON_SHARE of all */
 
 /* Of the program that is looked at, per node of front.chosen. */
 typedef struct Looked {
@@ -26,7 +27,7 @@ typedef struct Looked {
     int64_t bytes;   /* that a rank needs */
 } Looked;
 
-/* The operator of front.chosen that a node of the forward pass, of any batch, stands for; -1: it is none of these, or its results are not kept. */
+/* The operator of front.chosen that a forward node, of any batch, is made from; -1: it is no such node, or its results are not kept. */
 static int forward_operator(const Build *t, int id) {
     const Graph *g = &t->sharded.graph;
     const Node *node = &g->nodes.at[id];
@@ -34,7 +35,7 @@ static int forward_operator(const Build *t, int id) {
     return chosen_of(t, id < g->nforward ? id : node->origin);
 }
 
-/* A kernel takes what it does by itself: of a fused step with a product one that is computed again need not be beside the product. */
+/* Adds the seconds of an event. A kernel counts by itself: when it is computed again, it need not be fused with that product. */
 static void add_seconds(const Build *t, const TimelineEvent *event, double *seconds) {
     const Graph *g = &t->sharded.graph;
     const Role *role = t->facts->role;
@@ -50,7 +51,7 @@ static void add_seconds(const Build *t, const TimelineEvent *event, double *seco
     }
 }
 
-/* What is read soon from the fullest step on. */
+/* Marks what is read soon from the fullest step on. */
 static void note_soon(const Build *t, int fullest, bool *soon) {
     const Role *role = t->facts->role;
     const int share = role->steps.n / SOON_SHARE, end = fullest + (share < SOON ? share + 1 : SOON);
@@ -98,11 +99,11 @@ typedef struct Choice {
     const Looked *looked;
     bool *marks;
     int *kind;  /* per node: its kind, -1: none */
-    int *stamp; /* per node: the last question that came by */
+    int *stamp; /* per node: the last question that has collected it */
     int *kept;  /* per node: the last question for which it ends a segment */
     int question;
     VEC(Kind) kinds;
-    VEC(int) found; /* what computing again takes: nodes */
+    VEC(int) found; /* the nodes that computing again needs */
 } Choice;
 
 static bool may_mark(const Node *node) {
@@ -110,7 +111,8 @@ static bool may_mark(const Node *node) {
     return (made == OP_CLASS_USER || made == OP_CLASS_INTERNAL) && !op_table[node->op].boundary && node->op != OP_replicate;
 }
 
-/* Layers of a loop have a place in their names, "h.*". Where none is, as in h1 = .., h2 = .., numbers are taken for one. */
+/* The kind of a name: names of a loop's layers have a place for their number, "h.*". Without one, as in h1 = .., h2 = .., any number is
+ * taken for it. */
 static const char *kind_name(Arena *arena, const char *name) {
     const char *kind = held_kind(arena, name);
     if (strchr(kind, '*') != NULL) return kind;
@@ -124,7 +126,7 @@ static const char *kind_name(Arena *arena, const char *name) {
     return numbered;
 }
 
-/* What differs in numbers in names alone is of one kind only where one operator makes it, and it holds as much. */
+/* Whether a node is of a kind. If its name differs in other numbers, it is only if the same operator makes it and it holds as much. */
 static bool is_of(const Choice *c, const Kind *kind, const char *name, int node) {
     const int first = kind->members.at[0];
     return strcmp(kind->name, name) == 0 &&
@@ -149,8 +151,8 @@ static void find_kinds(Choice *c) {
     }
 }
 
-/* Collects what computing a value again takes, beside what the same question has collected: from what is kept on, and in segments from what ends one. False: another value of its kind, and there
- * are no segments. */
+/* Collects the nodes needed to compute a value again, beside those that the same question has collected: they begin at what is kept, and in
+ * segments at what ends one. False: another value of its kind is needed, and there are no segments. */
 static bool collect(Choice *c, int member, bool segments) {
     int next = c->found.n;
     if (c->stamp[member] != c->question) vec_push(c->arena, &c->found, member);
@@ -176,7 +178,7 @@ static void ask(Choice *c) {
     c->found.n = 0;
 }
 
-/* How many values a segment has, so that those that are kept and those of one segment together hold least; less than 2: there are none. */
+/* How many values a segment has so that the kept ones and those of one segment together hold the least; less than 2: no segments. */
 static int segment_length(Choice *c, const Kind *kind) {
     if (kind->segment > 0) return kind->segment;
     const int member = kind->members.at[kind->members.n / 2];
@@ -228,7 +230,7 @@ static double worth_of(Choice *c, Kind *kind) {
     return saved == 0 ? -INFINITY : seconds > 0 ? (double)saved / seconds : INFINITY;
 }
 
-/* The most worth now; -1: none. What is marked meanwhile makes a kind worth less or more, so each is asked again. */
+/* The kind with the most worth now; -1: none. What was marked since makes a kind worth less or more, so each is computed anew. */
 static int best_kind(Choice *c) {
     int best = -1;
     for (int k = 0; k < c->kinds.n; k++) {

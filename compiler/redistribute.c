@@ -1,6 +1,6 @@
 /* pcc redistribute: plans one conversion between layouts written with mesh axes, and prints it (docs/redistribution.md).
  *
- * Both layouts may name axes of meshes of their own, in device orders of their own: all that is planned is digits of positions. */
+ * Both layouts may name axes of meshes of their own, with device orders of their own: what is planned is digits of positions. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -101,7 +101,7 @@ static int request_read(int argc, char **argv, Request *request) {
 
 /* ---- groups of a step */
 
-/* Which ranks are joined by what the step moves. */
+/* The groups of ranks that are connected by what the step moves. */
 typedef struct Groups {
     int *parent; /* per rank */
 } Groups;
@@ -125,7 +125,7 @@ static bool join_piece(void *context, const Piece *piece) {
     return true;
 }
 
-/* A reduction of the library joins the ranks that differ in the summed digits alone; all else is what the pieces say. */
+/* A reduction of the library connects ranks that differ only in the summed digits; all other steps connect ranks that exchange pieces. */
 static void groups_of_step(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, Groups *groups) {
     Digit summed[MAX_DIGITS];
     Reduction reduction;
@@ -146,7 +146,7 @@ enum { SHOWN_GROUPS = 4, SHOWN_RANKS = 16, ENUMERATED_RANKS = 1024 };
 
 static void groups_print(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks) {
     if (kind == COMM_STRIDED_SLICE) return;
-    if (nranks > ENUMERATED_RANKS) return; /* a page of numbers tells nobody anything */
+    if (nranks > ENUMERATED_RANKS) return; /* a page of numbers is of no use */
     Groups groups = {.parent = malloc((size_t)nranks * sizeof *groups.parent)};
     if (!groups.parent) return;
     groups_of_step(kind, from, to, shape, nranks, &groups);

@@ -109,7 +109,7 @@ static void write_hints(PlanData *data, const Build *b, const HintNumbers *hints
 
 /* ---------------------------------------------------------------- warnings */
 
-/* The nodes of program train by the line on which they, and on which their hints stand. */
+/* The nodes of program train by the lines on which they, and their hints, stand. */
 static uint64_t line_hash(Span span) {
     return hash_mix(hash_mix(0, (uint64_t)span.file), (uint64_t)span.line);
 }
@@ -148,7 +148,7 @@ static const char *flag_of(const char *text, Arena *arena, const char **message)
     return flag != NULL ? arena_copy(arena, flag + 4, strcspn(flag + 4, "]")) : "";
 }
 
-/* Behind a warning up to the next one. */
+/* Writes what of this kind follows a warning, up to the next warning. */
 static void write_notes(PlanData *data, const Diags *diags, int first, DiagKind kind) {
     Json *json = &data->json;
     json_list(json, NULL);

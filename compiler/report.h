@@ -1,4 +1,4 @@
-/* report: --report, the page of a compilation (docs/report.md): what pcc knows beside the plan, added to the plan's data (report/plan.h).
+/* report: --report, the page of a compilation (docs/report.md): adds what pcc knows beside the plan to the plan's data (report/plan.h).
  *
  *   report.c       the net: source, calls, hints, warnings, demands, what the search found
  *   report_why.c   why each node has its strategy
@@ -11,7 +11,7 @@
 #include "compiler/timeline.h"
 #include "report/plan.h"
 
-/* The page's text. False with c->error. Of a whole compilation with Options.report. */
+/* Prints the page of a whole compilation with Options.report. False with c->error. */
 bool report_print(Text *text, Compilation *c);
 
 /* ---------------------------------------------------------------- report.c: what others ask for */
@@ -23,7 +23,7 @@ typedef struct Calls {
     VEC(int) at; /* of paths: those that are calls, outer ones first */
     Map map;     /* of at, by path */
 } Calls;
-/* The innermost call in which what has this path stands; -1: the net. */
+/* The innermost call that contains what has this path; -1: it stands in the net itself. */
 int call_around(const Calls *calls, const char *path);
 /* The hints as they are numbered in the page. */
 typedef struct HintNumbers {
@@ -48,10 +48,10 @@ void report_why(PlanData *data, Build *b, const Calls *calls, const HintNumbers 
 
 /* The number of a strategy's text, of a node of front.chosen. */
 typedef int StrategyNumber(void *context, int chosen, const Strategy *strategy);
-/* Adds `weighed`. node_of: per node of front.chosen the program's. */
+/* Adds `weighed`. node_of: per node of front.chosen, the node of the program. */
 void report_weighed(PlanData *data, const Build *b, const int *node_of, StrategyNumber *strategy_number, void *context);
 
 /* ---------------------------------------------------------------- report_cost.c */
 
-/* Adds `comms`, `events` and the sums of a role. bounds, times of it must be there: facts_bounds, timeline_make. */
+/* Adds `comms`, `events` and the sums of a role, whose bounds and times must have been made: facts_bounds, timeline_make. */
 void report_cost(PlanData *data, const Facts *facts, const Timeline *timeline, const Machine *machine);

@@ -25,7 +25,7 @@ static void write_communications(PlanData *data, const Facts *facts, const Timel
     columns_write(&data->json, "comms", &columns);
 }
 
-/* Both ends are rounded, so that lengths add up to the step. */
+/* Rounds both ends of each event, so that lengths add up to the step. */
 static void write_events(PlanData *data, const Timeline *timeline) {
     ColumnTable columns;
     columns_init(&columns, "step steps lane begin length flops bytes");

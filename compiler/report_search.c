@@ -1,6 +1,6 @@
-/* What other strategies of each operator would cost in the model of the search (search/model.h), on the mesh that it took, with all other operators as they are: the search weighs whole
- * nets, so what it passed over is known of none by itself. Operators that are free at once are no neighbours, and all others are fixed: a table of conversions is then of the choices of one
- * operator, not of the pairs of two. */
+/* What other strategies of each operator would cost in the model of the search (search/model.h), on the mesh that it took, with all other operators as they are: the search weighs
+ * whole nets, so it does not know what it passed over for a single operator. Operators that are free at once are not neighbours, and all others are fixed: a table of conversions
+ * is then over the choices of one operator, not over pairs of choices. */
 #include <math.h>
 #include <string.h>
 
@@ -11,8 +11,8 @@ enum {
     MAX_WEIGHED = 4,
     MESH_AXES = 2,
     MOST_MESH_AXES = 3
-};                /* of MESH_AXES all strategies are weighed, of more those that have one axis elsewhere */
-#define WORTH 4.0 /* conversions with which a step would take so many times as long need not be told apart */
+};                /* on up to MESH_AXES all strategies are weighed, on more those that differ in one axis */
+#define WORTH 4.0 /* conversions with which a step would take so many times as long need not be timed exactly */
 
 /* A sum of seconds, some of them infinite. */
 typedef struct Sum {
@@ -22,12 +22,12 @@ typedef struct Sum {
 
 typedef struct Weighing {
     Model model;
-    Sum **sum;       /* per free variable and choice of it: what it costs beside all that was taken */
-    int *choice;     /* per variable: what was taken; -1: it is free, as the layouts that several operators share are */
+    Sum **sum;       /* per free variable and choice of it: what it costs with all that was taken */
+    int *choice;     /* per variable: the choice taken; -1: it is free, as layouts that several operators share are */
     int *first, *at; /* per variable: its edges, at[first[v]] .. at[first[v + 1] - 1] */
 } Weighing;
 
-/* The alternatives of a node of front.chosen, by what a step takes more. */
+/* The alternatives of a node of front.chosen, in the order of the time that they add to a step. */
 typedef struct Weighed {
     int count, n; /* strategies on the mesh; of them in best. 0: the node was not weighed */
     const Strategy *best[MAX_WEIGHED];
@@ -64,7 +64,7 @@ static void find_edges(Weighing *w, Arena *arena) {
     }
 }
 
-/* Of an edge where variable v takes k and the other one j. */
+/* The seconds of an edge if variable v takes choice k and the other one j. */
 static double edge_seconds(const Edge *edge, int v, int k, int j) {
     const int row = edge->from == v ? k : j, column = edge->from == v ? j : k;
     return edge->table->at[row * edge->table->ncolumns + column];
@@ -99,7 +99,7 @@ static void find_sums(Weighing *w, Arena *arena) {
     }
 }
 
-/* The least that a free variable costs where v takes k. */
+/* The least that a free variable costs if v takes choice k. */
 static double free_seconds(const Weighing *w, int free, int v, int k) {
     const Variable *variable = &w->model.problem.variables.at[free];
     double least = INFINITY;
@@ -116,7 +116,7 @@ static double free_seconds(const Weighing *w, int free, int v, int k) {
     return least;
 }
 
-/* What a step takes, as far as it depends on v, where v takes k. */
+/* The seconds of a step, as far as they depend on v, if v takes choice k. */
 static double seconds_with(const Weighing *w, int v, int k) {
     double seconds = w->model.problem.variables.at[v].cost[k];
     for (int i = w->first[v]; i < w->first[v + 1]; i++) {
@@ -158,11 +158,12 @@ static bool was_searched(const Build *b, int node) {
     return at->strategy != NULL && !node_is_leaf(at) && b->front.propagation.decision[node].by_search;
 }
 
-/* Per node of front.chosen a round in which it is free, -1: in none; one reads none of the same round. Returns the number of rounds. */
+/* Fills in, per node of front.chosen, the round in which it is free, -1: none; no two nodes of a round are neighbours. Returns the number
+ * of rounds. */
 static int find_rounds(const Build *b, int *round, Arena *arena) {
     const Graph *g = &b->front.chosen;
     int *taken = arena_alloc(arena, ((size_t)g->nodes.n + 1) * sizeof *taken),
-        nrounds = 0; /* per round the last node of which a neighbour is in it */
+        nrounds = 0; /* per round: the last node that has a neighbour in it */
     memset(taken, -1, ((size_t)g->nodes.n + 1) * sizeof *taken);
     for (int n = 0; n < g->nodes.n; n++) {
         round[n] = -1;

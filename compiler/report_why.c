@@ -1,4 +1,4 @@
-/* Why each node of a program has its strategy, as explain.c says it of one value, for all of them at once. */
+/* Why each node of a program has its strategy: what explain.c says of one value, for all nodes at once. */
 #include <string.h>
 
 #include "compiler/name.h"
@@ -17,7 +17,7 @@ typedef enum {
     WHY_STATE,
 } Why;
 
-/* A strategy of nodes that are alike, which share their rules, and its text. */
+/* A strategy of nodes that are alike, which share a rule, and its text. */
 typedef struct Said {
     const Rule *rule;
     const Strategy *strategy;
@@ -29,7 +29,7 @@ typedef struct Whys {
     Build *b;
     VEC(Said) said;
     Map said_map;
-    int *node_of; /* per node of front.chosen the first of the graph that stands for it; -1: none */
+    int *node_of; /* per node of front.chosen: the first node of the graph that is made from it; -1: none */
 } Whys;
 
 static int print_strategy(const Whys *w, const Graph *g, const Node *node, const Strategy *strategy) {
@@ -47,7 +47,7 @@ static int print_strategy(const Whys *w, const Graph *g, const Node *node, const
     return number;
 }
 
-/* The number of its text; -1: it has none. */
+/* The number of a strategy's text; -1: it has none. */
 static int strategy_number(Whys *w, const Graph *g, const Node *node, const Strategy *strategy) {
     if (strategy == NULL || node_is_leaf(node)) return -1;
     const uint64_t hash = hash_mix(hash_mix(0, (uint64_t)(uintptr_t)node->rule), (uint64_t)(uintptr_t)strategy);

@@ -1,9 +1,9 @@
 /* Before: the order of all steps, in which every communication is started before it is waited for. After: b->role, whose orders are parts of that one, so that all ranks that
  * take part in a communication issue it in the same order, and the earliest unfinished one can always finish.
  *
- * A role computes what its ranks hold, and starts and waits for what they send or receive. Where it only sends, it waits later: once it has done the next task of its stage,
- * so that it need not stand still until the receiver has come. The receiver's wait asks of the sender only that it has started (docs/proof.md); but where sums are completed
- * all wait for all, at one place in the order. */
+ * A role computes what its ranks hold, and starts and waits for what they send or receive. Where it only sends, it waits later, after the next task of its stage, so that it
+ * need not stand still until the receiver has come. The receiver's wait needs only that the sender has started (docs/proof.md); but where sums are completed, all ranks wait
+ * for all, at one place in the order. */
 #include "compiler/roles.h"
 
 #include <string.h>
@@ -15,20 +15,20 @@ bool role_holds(const Build *b, int value) {
     return layout_has_ranks(b->spmd.graph.values.at[value].layout, role->first_rank, role->last_rank);
 }
 
-/* Whether the role's ranks do something at an item. */
+/* Whether the role's ranks do something for a node. */
 static bool takes_part(const Build *b, const Node *node) {
     if (node->op == OP_convert && node->comm != COMM_STRIDED_SLICE && role_holds(b, node->in[0])) return true;
     return role_holds(b, node->op == OP_write ? node->in[0] : node->out[0]);
 }
 
-/* Waits of a role that only sends, and the task that comes first; -1: none has come yet. */
+/* A wait of a role that only sends, and the first task that follows it; -1: none has come yet. */
 typedef struct Late {
     Item item;
     int task;
 } Late;
 typedef VEC(Late) Lates;
 
-/* Those behind whose task another one begins; task -1: all. */
+/* Adds the waits whose task is over, as this one begins; task -1: all. */
 static void wait_late(Build *b, Lates *lates, int task) {
     int n = 0;
     for (int i = 0; i < lates->n; i++) {
@@ -42,7 +42,7 @@ static void wait_late(Build *b, Lates *lates, int task) {
     lates->n = n;
 }
 
-/* The role only sends, no sum, and nothing of a state, which may be overwritten meanwhile. */
+/* Whether the role only sends, and neither a sum nor anything of a state, which may be overwritten meanwhile. */
 static bool may_wait_late(const Build *b, const Node *convert) {
     const Graph *g = &b->spmd.graph;
     const Node *root = graph_producer(g, convert->in[0]);
@@ -67,7 +67,7 @@ static void role_make(Build *b, const Placement *all, const int *task) {
     wait_late(b, &lates, -1);
 }
 
-/* Numbers of buckets count up from 1 in each role. */
+/* Renumbers the buckets of each role from 1. */
 static void number_buckets(Build *b) {
     Placement *role = &b->placement;
     int *number = arena_alloc(b->arena, sizeof *number * (size_t)(role->order.n + b->spmd.graph.nodes.n + 2)), n = 0;

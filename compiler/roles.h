@@ -1,10 +1,10 @@
-/* roles: the order of the steps of a program becomes one of each role: the ranks of a stage do what is theirs. */
+/* roles: makes of the order of a program's steps one for each role, with the steps that concern the ranks of its stage. */
 #pragma once
 #include "compiler/build.h"
 
-/* Of the order of all ranks (schedule), b->role. task: per node of spmd (tasks.h); NULL: there are no stages. */
+/* Makes b->role from the order of all ranks (schedule). task: per node of spmd (tasks.h); NULL: there are no stages. */
 void roles_make(Build *b, const int *task);
-/* Runs what is done for each role, with its placement as b->placement. */
+/* Runs a function for each role, with its placement as b->placement. */
 bool roles_each(Build *b, bool (*run)(Build *b));
 /* Whether the ranks of b->placement hold some of a value of spmd. */
 bool role_holds(const Build *b, int value);

@@ -1,4 +1,4 @@
-/* row_loss: a loss as terms, each of which is a mean or a sum of what rows lose, or does not depend on the data. */
+/* row_loss: takes a loss apart into terms, each of which is a mean or a sum of rows' losses, or does not depend on the data. */
 #include "compiler/compiler.h"
 #include "compiler/rows.h"
 
@@ -16,7 +16,7 @@ int losses_each(Graph *graph, const Node *loss, const char *name) {
     return graph_emit(graph, loss->op, loss->in, 2, none, name, loss->span);
 }
 
-/* Losses that compare an answer with what is right. */
+/* Whether it is a loss that compares an answer with the right one. */
 static bool is_composite(OpCode op) {
     return op == OP_mse || op == OP_cross_entropy || op == OP_bce_with_logits;
 }
@@ -29,7 +29,7 @@ bool counts_labels(const Node *node) {
     return node->op == OP_cross_entropy && node->attr[1].given && !term_sums(node) && !is_each(node);
 }
 
-/* A label for each of a loss's. */
+/* One label in place of each label of a loss. */
 static int label_for_all(Graph *graph, const Node *loss, double label, const char *name) {
     const TensorType type = {.dtype = graph->values.at[loss->in[1]].type.dtype};
     return graph_replicate(graph, graph_constant(graph, type, NULL, label, name, loss->span), NULL, loss->span);
@@ -54,7 +54,7 @@ static bool rows_stand(const Graph *graph, const BatchRows *traced, int value) {
     return traced[value].at == first && type->shape.dim[first] == graph_batch_rows(graph);
 }
 
-/* Whether rows of a loss's operands are apart, so that those that only fill up a batch can be left out; false after a diagnostic. */
+/* Whether rows of a loss's operands are independent, so that those that only fill up a batch can be left out. False after a diagnostic. */
 static bool rows_apart(const RowLoss *loss, const Node *node) {
     bool mixed = false;
     for (int i = 0; i < node->nin; i++)
@@ -119,7 +119,7 @@ bool term_sums(const Node *node) {
     return node->op == OP_sum || (is_composite(node->op) && node->attr[0].given && strcmp(node->attr[0].text, "sum") == 0);
 }
 
-/* The number by which a batch's rows are in a value that no data goes into: sum(..) / batch is divided by them. */
+/* The power of a batch's rows that is a factor of a value that no data goes into: sum(..) / batch is divided by them. */
 static int batch_power(const RowLoss *loss, int value) {
     for (int i = 0; i < loss->asked->numbers.n; i++)
         if (loss->asked->numbers.at[i].value == value) return loss->asked->numbers.at[i].power;
@@ -143,7 +143,7 @@ int scale_to_row(const RowLoss *loss, const Node *node, int row) {
     return emit_binary(graph, OP_mul, row, graph_replicate(graph, scale, NULL, node->span), "loss.row", node->span);
 }
 
-/* A sum or difference of what is there of two terms. */
+/* The sum or difference of two terms, of which one or both may be missing (-1). */
 static int join_terms(Graph *graph, const Node *node, const int in[2]) {
     if (in[0] >= 0 && in[1] >= 0) return emit_binary(graph, node->op, in[0], in[1], "loss.penalty", node->span);
     if (in[1] < 0 || node->op == OP_add) return in[1] < 0 ? in[0] : in[1];
@@ -172,7 +172,7 @@ bool penalty_is_there(const RowLoss *loss, int penalty) {
     return false;
 }
 
-/* Of a step: as it stands in the loss of a batch. */
+/* Reports the penalty of a step, as it stands in the loss of a batch. */
 static bool report_penalty(Graph *graph, const LossRows *asked, int value, Diags *diags) {
     const Span span = asked->metric[METRIC_PENALTY];
     RowLoss loss = row_loss(graph, asked, diags);

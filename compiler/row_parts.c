@@ -1,6 +1,6 @@
-/* row_parts: batches in parts (micro_batches). A step that takes a batch in k parts is the step that it was where
+/* row_parts: batches in parts (micro_batches). A step that takes a batch in k parts computes the same as with the whole batch if
  * - the net of a part is that of the batch with k times fewer rows: the same operators, states and numbers;
- * - what is said of a row depends on no other row;
+ * - what is computed of a row depends on no other row;
  * - the loss is made of means over rows, `sum(..) / batch` too, and of what no data goes into: then the mean of the parts' losses is the batch's. */
 #include <string.h>
 
@@ -9,7 +9,7 @@
 typedef struct Parts {
     RowLoss loss;
     const Graph *graph, *whole; /* of a part; of a batch */
-    bool *filled;               /* per value: of one number */
+    bool *filled;               /* per value: all its elements are one number */
     bool *counted;              /* per value: a number with the rows as a factor, by which terms of the loss are multiplied */
 } Parts;
 
@@ -19,7 +19,8 @@ static bool refuse(const Parts *parts, const char *what, const char *hint) {
     return false;
 }
 
-/* Of the terms of a loss: whether each is a mean over rows that are apart, or whole. power: of the batch's rows, by which the term is multiplied. */
+/* Whether each term of a loss is a mean over independent rows, or depends on no data. power: that of the batch's rows by which the term is
+ * multiplied. */
 static bool terms_are_means(Parts *parts, int value, int depth, int power) {
     RowLoss *loss = &parts->loss;
     const Node *node = graph_producer(parts->graph, value);
@@ -60,7 +61,8 @@ static bool *filled_trace(const Graph *graph) {
     return filled;
 }
 
-/* Whether a value of one number, which has the batch's rows as a size, may have the part's: it meets other tensors element by element, whose shapes are looked at too. */
+/* Whether a value of one number with the batch's rows as a size may have those of a part: only elementwise operators read it, with tensors
+ * whose shapes are looked at too. */
 static bool may_be_smaller(const Parts *parts, int value) {
     if (!parts->filled[value]) return false;
     for (int n = 0; n < parts->graph->nodes.n; n++) {
@@ -80,7 +82,7 @@ static bool same_shape(const Parts *parts, int value) {
     return part->ndim == whole->ndim;
 }
 
-/* Up to the end of each dimension, or to the same element; where it begins its result's size says. */
+/* Whether slices go up to the end of each dimension, or to the same element; where they begin follows from their results' sizes. */
 static bool same_slice(const Parts *parts, const Node *a, const Node *b) {
     const TensorType *part = &parts->graph->values.at[a->in[0]].type, *whole = &parts->whole->values.at[b->in[0]].type;
     for (int k = 0; k < a->attr[0].n; k++) {
@@ -93,7 +95,7 @@ static bool same_slice(const Parts *parts, const Node *a, const Node *b) {
 
 static bool same_attrs(const Parts *parts, const Node *a, const Node *b) {
     if (a->op == OP_slice) return same_slice(parts, a, b);
-    for (int k = 0; k < MAX_ATTRS && a->op != OP_reshape; k++) { /* its result says it */
+    for (int k = 0; k < MAX_ATTRS && a->op != OP_reshape; k++) { /* its result's shape says it */
         const Attr *x = &a->attr[k], *y = &b->attr[k];
         if (x->given != y->given || x->i != y->i || memcmp(&x->f, &y->f, sizeof x->f) != 0 || x->n != y->n) return false;
         if (memcmp(x->ints, y->ints, (size_t)x->n * sizeof *x->ints) != 0 || (x->text == NULL) != (y->text == NULL)) return false;
@@ -123,7 +125,7 @@ static bool same_state(const State *a, const State *b) {
     return memcmp(&a->init.a, &b->init.a, sizeof a->init.a) == 0 && memcmp(&a->init.b, &b->init.b, sizeof a->init.b) == 0;
 }
 
-/* differs: the node that does, or -1. */
+/* Whether the nets are the same. differs: the first node that is not, or -1. */
 static bool same_net(const Parts *parts, int *differs) {
     const Graph *a = parts->graph, *b = parts->whole;
     *differs = -1;
@@ -135,7 +137,7 @@ static bool same_net(const Parts *parts, int *differs) {
     return same;
 }
 
-/* Whether the numbers of a batch's rows follow each other: then those of a part are the batch's of the same rows. */
+/* Whether random numbers are ordered by the batch's rows: a part's rows then get those that they get in the batch. */
 static bool rows_lead(const Input *random) {
     return random->row_dim == random->type.hidden + 1;
 }

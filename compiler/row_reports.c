@@ -1,9 +1,9 @@
-/* row_reports: what an eval reports. The loss becomes the sum of its rows' losses; reports are `rows`, the number of rows that are there, the sums of
- * each metric that is asked for (ir/metric.h), and `prediction`. Where labels can be ignored (ignore_index), `labels` is the number of those that count, which metrics of
- * classes are shares of; `loss_labels` the same where the loss is their mean. */
+/* row_reports: what an eval reports. The loss becomes the sum of its rows' losses. Reports are `rows`, the number of rows that are there, the sums of
+ * each metric that is asked for (ir/metric.h), and `prediction`. If labels can be ignored (ignore_index), `labels` is the number of those that count, by which metrics
+ * of classes are divided; `loss_labels` is the same if the loss is a mean over them. */
 #include "compiler/rows.h"
 
-/* What the dimensions behind the rows come to: their mean, or their sum. */
+/* Reduces the dimensions behind the rows to their mean, or their sum. */
 static int reduce_rows(Graph *graph, OpCode op, int value, const char *name, Span span) {
     TensorType type = graph->values.at[value].type;
     Attr attr[MAX_ATTRS] = {{.given = true, .n = type.shape.ndim - type.hidden - 1}};
@@ -27,12 +27,12 @@ static int labels_of_rows(const RowLoss *loss, Span span) {
     return reduce_rows(loss->graph, OP_sum, loss->kept, "labels.row", span);
 }
 
-/* A number that all rows have, or all labels that count: as much of every row's loss. */
+/* A number that all rows, or all labels that count, have in common: its part of every row's loss. */
 static int whole_of_row(const RowLoss *loss, int value, Span span) {
     return loss->over_labels < 0 ? value : emit_binary(loss->graph, OP_mul, labels_of_rows(loss, span), value, "loss.row", span);
 }
 
-/* A loss as one number a row, whose mean (of a sum: whose sum) over the rows it is, or over the labels that count; -1: it cannot be. */
+/* A loss as one number a row, of which it is the mean (a sum: the sum) over the rows, or the labels that count; -1: it cannot be that. */
 static int rows_of(RowLoss *loss, int value, int depth) {
     Graph *graph = loss->graph;
     const Node node = *graph_producer(graph, value);
@@ -66,7 +66,7 @@ static int rows_of(RowLoss *loss, int value, int depth) {
     return reduce_rows(graph, reduction, node.in[0], "loss.row", node.span);
 }
 
-/* The first term that is a mean over the labels that count, else -1: the node. */
+/* The node of the first term that is a mean over the labels that count; -1: there is none. */
 static int find_over_labels(RowLoss *loss, int value, int depth) {
     const Node *node = graph_producer(loss->graph, value);
     const TermKind kind = term_kind(loss, value, depth);
@@ -80,7 +80,7 @@ static void report(Graph *graph, const char *name, int value, bool whole) {
     vec_push(graph->arena, &graph->reports, (Report){.name = name, .value = value, .whole = whole});
 }
 
-/* 1 where the class with the highest score, of equal ones the first, is the one that is given; else 0. */
+/* 1 if the class with the highest score, of equal ones the first, is the one that is given; else 0. */
 static int class_right(Graph *graph, int logits, int label, Span span) {
     const Attr to_index[MAX_ATTRS] = {{.given = true, .text = dtype_name[graph->values.at[label].type.dtype]}},
                to_number[MAX_ATTRS] = {{.given = true, .text = dtype_name[graph->values.at[logits].type.dtype]}};
@@ -90,7 +90,7 @@ static int class_right(Graph *graph, int logits, int label, Span span) {
     return graph_emit(graph, OP_cast, &right, 1, to_number, "accuracy.right", span);
 }
 
-/* 1 where fewer than five classes have a higher score than the one that is given; else 0. */
+/* 1 if fewer than five classes have a higher score than the one that is given; else 0. */
 static int class_near(Graph *graph, int logits, int label, Span span) {
     const TensorType type = graph->values.at[logits].type;
     const int ndim = type.shape.ndim - type.hidden;
@@ -109,7 +109,7 @@ static int class_near(Graph *graph, int logits, int label, Span span) {
     return graph_emit(graph, OP_cast, &near, 1, to_number, "top5.right", span);
 }
 
-/* Of a value [rows, .., classes] the sums over all but the classes, of the rows that are there and the labels that count. */
+/* The sums of a value [rows, .., classes] over all dimensions but the classes, of the rows that are there and the labels that count. */
 static int sum_classes(const RowLoss *loss, int value, int weight, Span span) {
     Graph *graph = loss->graph;
     const TensorType type = graph->values.at[value].type;
@@ -126,7 +126,7 @@ static int sum_classes(const RowLoss *loss, int value, int weight, Span span) {
     return graph_emit(graph, OP_sum, &weighted, 1, axes, "counts.classes", span);
 }
 
-/* [3 * classes]: of each class the rows of it that are answered with it, those answered with it, those of it. */
+/* [3 * classes]: for each class the number of its rows that are answered with it, of all rows answered with it, of all its rows. */
 static int class_counts(const RowLoss *loss, int weight, Span span) {
     Graph *graph = loss->graph;
     const int logits = loss->output, label = loss->label;
@@ -142,13 +142,14 @@ static int class_counts(const RowLoss *loss, int weight, Span span) {
     return graph_emit(graph, OP_concat, in, 3, NULL, "counts", span);
 }
 
-/* The sum over the rows that are there of a number a row, or of one that all have. */
+/* The sum over the rows that are there of one number a row, or of one that all rows have in common. */
 static int sum_weighted(Graph *graph, int row, int weight, const char *name, Span span) {
     int weighted = emit_binary(graph, OP_mul, row, weight, "metric.rows", span);
     return graph_emit(graph, OP_sum, &weighted, 1, NULL, name, span);
 }
 
-/* The sum over the rows that are there of the mean of each row's numbers; of labels that count: of their numbers. */
+/* The sum over the rows that are there of the mean of each row's numbers; with labels that can be ignored, of the numbers of those that
+ * count. */
 static int sum_rows(const RowLoss *loss, int each, int weight, const char *name, Span span) {
     Graph *graph = loss->graph;
     if (loss->kept >= 0) each = emit_binary(graph, OP_mul, each, loss->kept, "metric.labels", span);
@@ -162,7 +163,7 @@ static int distance(Graph *graph, Metric metric, int prediction, int target, Spa
                                  : graph_emit(graph, OP_abs, &difference, 1, NULL, "metric.distance", span);
 }
 
-/* Of rows with a number each: one behind the other, as a column. */
+/* Makes a column of rows with one number each. */
 static int as_column(Graph *graph, int value, DType dtype, Span span) {
     const TensorType type = graph->values.at[value].type;
     const Attr to[MAX_ATTRS] = {{.given = true, .text = dtype_name[dtype]}},
@@ -181,7 +182,7 @@ static int margin(Graph *graph, int logits, Span span) {
     return graph_emit(graph, OP_sum, &signed_logits, 1, last, "auc.score", span);
 }
 
-/* [rows, 3]: of each row its score, its class, whether it is there. */
+/* [rows, 3]: for each row its score, its class, whether it is there. */
 static int row_scores(const RowLoss *loss, int weight, Span span) {
     Graph *graph = loss->graph;
     const DType dtype = graph->values.at[loss->output].type.dtype;
@@ -277,7 +278,8 @@ static const bool *inputs_of(const Graph *graph, int value) {
     return depends;
 }
 
-/* Files give every input, or all that the prediction depends on where nothing but prun --predict runs the program. prediction: -1: there is none. */
+/* Whether files give every input, or, if only prun --predict runs the program, all that the prediction depends on. prediction: -1: there is
+ * none. */
 static bool inputs_given(const RowLoss *loss, int prediction) {
     const Graph *graph = loss->graph;
     const bool *depends = prediction >= 0 ? inputs_of(graph, prediction) : NULL;

@@ -1,5 +1,5 @@
 /* row_weights: losses of batches whose last rows may only fill them up. The program gets an input `row_weight`, one number a row, and means and sums of rows'
- * losses become those of losses times weights: 0 for rows that fill up; for the others 1, or with `last = short` what makes it the mean over them. */
+ * losses become those of losses times weights: 0 for rows that only fill up; 1 for the others, or with `last = short` what makes it the mean over these. */
 #include "compiler/rows.h"
 
 int weights_for(Graph *graph, int weight, const TensorType *type, Span span) {
@@ -11,7 +11,8 @@ int weights_for(Graph *graph, int weight, const TensorType *type, Span span) {
     return graph_emit(graph, OP_reshape, &weight, 1, attr, "row_weight.rows", span);
 }
 
-/* Whether the terms of a loss can be weighed, and how many are means: `sum(..) / batch` is one. power: of the batch's rows, by which the term is multiplied. */
+/* Whether the terms of a loss can be weighed; counts those that are means, as `sum(..) / batch` is. power: that of the batch's rows by
+ * which the term is multiplied. */
 static bool terms_count(RowLoss *loss, int value, int depth, int power) {
     const Graph *graph = loss->graph;
     const Node *node = graph_producer(graph, value);
@@ -35,7 +36,7 @@ static bool terms_count(RowLoss *loss, int value, int depth, int power) {
     return false;
 }
 
-/* What multiplies the rows of a mean, or of a sum: that one is over rows that are there already, nothing is to be scaled for `last = short`. */
+/* The weights of the rows of a mean, or of a sum. A sum is over the rows that are there anyway: nothing is scaled for `last = short`. */
 static int weight_of(RowLoss *loss, bool mean, const TensorType *type, Span span) {
     Graph *graph = loss->graph;
     if (loss->weight < 0) loss->weight = weight_input(graph, type, span);
@@ -55,7 +56,7 @@ static int sum_of(Graph *graph, int value, int weight, const char *name, Span sp
     return graph_emit(graph, OP_sum, &weighted, 1, NULL, name, span);
 }
 
-/* The loss with its rows' parts times their weights. */
+/* The loss with each row's loss multiplied by its weight. */
 static int weigh(RowLoss *loss, int value, int depth, int power) {
     Graph *graph = loss->graph;
     const Node node = *graph_producer(graph, value);

@@ -1,14 +1,14 @@
-/* rows: what a net says of the rows of its batches becomes what it computes.
+/* rows: writes into the graph what a net says of the rows of its batches.
  *
- * Before: the graph as the frontend lowers it, of one replica in mode data_parallel. After: its loss has weights of rows, or is reported row by row, where that is asked
- * for (row_loss.c and what it calls), each batch_norm over all replicas' rows is written with what the replicas exchange, and of what a state takes only what replicas may differ
- * in is averaged over them. */
+ * Before: the graph as the frontend lowers it, of one replica in mode data_parallel. After: its loss has weights of rows, or is reported row by row, if that is asked
+ * for (row_loss.c and what it calls); each batch_norm over all replicas' rows is written out with what the replicas exchange; and of what is written to states, only that in
+ * which replicas may differ is averaged over them. */
 #include <string.h>
 
 #include "compiler/compiler.h"
 #include "compiler/rows.h"
 
-/* What stands for a batch_norm over all replicas' rows: from here on the net is written so, which the proof takes as what it says. */
+/* What replaces a batch_norm over all replicas' rows: from here on the net is written so, and the proof takes that as its meaning. */
 static ExpandFn *over_replicas(const Graph *graph, int id) {
     const Node *node = &graph->nodes.at[id];
     const bool hidden = graph->settings.mode == MODE_DATA_PARALLEL && node->nin > 0 && graph->values.at[node->in[0]].type.hidden;
@@ -17,7 +17,7 @@ static ExpandFn *over_replicas(const Graph *graph, int id) {
 
 /* ---------------------------------------------------------------- what states take of replicas */
 
-/* What is spread over the rows of a value: it is added to as many rows of 0. -1: nothing. */
+/* What is spread over the rows of a value, by adding it to as many rows of 0. -1: nothing. */
 static int spread_over_replicas(const Graph *graph, int value) {
     const Node *sum = graph_producer(graph, value), *zeros = sum->op == OP_add ? graph_producer(graph, sum->in[0]) : NULL;
     if (zeros == NULL || zeros->op != OP_constant || zeros->data != NULL || zeros->attr[0].f != 0) return -1;
@@ -26,8 +26,8 @@ static int spread_over_replicas(const Graph *graph, int value) {
     return fits ? sum->in[1] : -1;
 }
 
-/* What all replicas have of a value, without the hidden dimension: what each was given, and what elementwise operators make of that. plain: per value what is known, -2: nothing
- * yet. -1: they may differ. */
+/* A value that is the same on all replicas, without the hidden dimension: what each was given, and what elementwise operators make of that.
+ * -1: replicas may differ. plain: per value, this result; -2: not known yet. */
 static int common_to_replicas(Graph *graph, int value, int *plain) {
     const Node node = *graph_producer(graph, value); /* a copy: nodes are added */
     int in[MAX_IN], *known = &plain[value];
@@ -42,7 +42,7 @@ static int common_to_replicas(Graph *graph, int value, int *plain) {
     return *known = graph_emit(graph, node.op, in, node.nin, node.attr, node.name, node.span);
 }
 
-/* What is the same of all replicas needs no mean of them. */
+/* Leaves out the mean over replicas where a state gets what is the same on all of them. */
 static void writes_of_replicas(Graph *graph) {
     const int nvalues = graph->values.n;
     int *plain = arena_alloc(graph->arena, sizeof *plain * ((size_t)nvalues + 1));
@@ -57,7 +57,7 @@ static void writes_of_replicas(Graph *graph) {
     }
 }
 
-/* The rows of the batch in random numbers are where those of the value are whose shape they have. */
+/* Finds where the batch's rows are in random numbers: where they are in the value whose shape these have. */
 static void rows_of_random(Graph *graph) {
     const BatchRows *rows = NULL;
     for (int i = 0; i < graph->inputs.n; i++) {

@@ -1,4 +1,4 @@
-/* rows: losses row by row, for batches whose last rows may only fill them up. The first rewrite of the graph as it was written.
+/* rows: losses row by row, for batches whose last rows may only fill them up. It is the first rewrite of the graph that the user wrote.
  *
  *   rows.c         the pass
  *   batch_rows.c   where the rows of a batch are in each value
@@ -15,8 +15,8 @@ bool loss_rows_apply(Graph *graph, const LossRows *asked, Diags *diags);
 
 /* ---------------------------------------------------------------- batch_rows.c */
 
-/* The rows of a batch in a value: each is the run of elements that has its number along dimension `at`; -1: they are not there. mixed: what stands in a row
- * depends on other rows too. */
+/* Where the rows of a batch are in a value: along dimension `at`, one index for each row; -1: they are not there. mixed: the contents of a
+ * row depend on other rows too. */
 typedef struct BatchRows {
     int at;
     bool mixed;
@@ -33,8 +33,8 @@ typedef struct RowLoss {
     const LossRows *asked;
     const bool *depends; /* per value: an input of data goes into it */
     const BatchRows *traced;
-    bool reported;     /* a diagnostic says already what is wrong */
-    int weight, there; /* training: the weights; 1 and 0 for rows that are there and not, where that is something else; -1: not made yet */
+    bool reported;     /* a diagnostic has already said what is wrong */
+    int weight, there; /* training: the weights; 1 for rows that are there, else 0, if that differs from the weights; -1: not made yet */
     int nmeans;        /* terms that are divided by the rows of a batch */
     int penalty;       /* evaluation: loss_penalty of a row, where that is asked for; else -1 */
     int output,
@@ -42,21 +42,22 @@ typedef struct RowLoss {
         target,      /* of an mse what the answer should be, else -1 */
         binary,      /* of a bce_with_logits its targets, else -1 */
         kept;        /* of a cross_entropy with ignore_index 1 for each label that counts, 0 for the others; else -1 */
-    int over_labels; /* evaluation: the node whose mean over those labels the loss has, -1: it is one over rows */
+    int over_labels; /* evaluation: the node that is the loss's mean over those labels; -1: it is one over rows */
 } RowLoss;
 RowLoss row_loss(Graph *graph, const LossRows *asked, Diags *diags);
 
 typedef enum {
     TERM_WHOLE,  /* no data goes into it */
-    TERM_ROWS,   /* a mean or a sum of what rows lose */
-    TERM_LINEAR, /* made of terms, added or times numbers */
+    TERM_ROWS,   /* a mean or a sum of rows' losses */
+    TERM_LINEAR, /* made of terms, added or multiplied by numbers */
     TERM_OTHER,
 } TermKind;
 TermKind term_kind(RowLoss *loss, int value, int depth);
 bool term_sums(const Node *node); /* of TERM_ROWS: a sum, else a mean */
 int scale_power(const RowLoss *loss,
                 const Node *node); /* the power of a batch's rows by which a product or a quotient multiplies the term in it */
-/* A term times or divided by a number: of a row alone, whose batch is 1. row: the term of the row, times or divided by that number. */
+/* A term that is multiplied or divided by a number, for a row alone, whose batch is 1. row: the row's term, multiplied or divided by that
+ * number. */
 int scale_to_row(const RowLoss *loss, const Node *node, int row);
 bool counts_labels(
     const Node *node); /* of TERM_ROWS: a mean over the labels that are not ignored: how many those are depends on the other rows */
@@ -64,7 +65,8 @@ bool counts_labels(
 int labels_kept(Graph *graph, const Node *node, int *label);
 bool is_each(const Node *node); /* a loss before its reduction: of rows, for a mean or a sum of its own */
 int losses_each(Graph *graph, const Node *loss, const char *name); /* a cross_entropy or bce_with_logits before its reduction */
-/* What a loss has of terms that no data goes into (TERM_WHOLE), factors before them too: `0.1 * sum(square(w))`. as_row: of a row alone, whose batch is 1. -1: it has none. depth: 0. */
+/* The terms of a loss that no data goes into (TERM_WHOLE), with their factors: `0.1 * sum(square(w))`. as_row: for a row alone, whose batch
+ * is 1. -1: it has none. depth: 0. */
 int loss_penalty(RowLoss *loss, int value, bool as_row, int depth);
 bool penalty_is_there(const RowLoss *loss, int penalty); /* else a diagnostic */
 int weights_for(Graph *graph, int weight, const TensorType *type,
@@ -78,10 +80,11 @@ static inline int emit_binary(Graph *graph, OpCode op, int a, int b, const char 
 
 /* ---------------------------------------------------------------- row_parts.c, row_weights.c, row_reports.c */
 
-/* Whether a step that takes each batch in parts (micro_batches) computes what it does with whole ones. whole: the net as it is for those. False after a diagnostic. */
+/* Whether a step that takes each batch in parts (micro_batches) computes the same as with whole ones. whole: the net for whole ones. False
+ * after a diagnostic. */
 bool rows_part(Graph *graph, const Graph *whole, const LossRows *asked, Diags *diags);
 
-/* Makes the loss count only rows that are there; false after a diagnostic where its rows cannot be told apart. */
+/* Makes the loss count only rows that are there. False after a diagnostic: its rows cannot be told apart. */
 bool rows_weigh(Graph *graph, const LossRows *asked, Diags *diags);
-/* Makes of the loss the sum of its rows' losses, and the reports of an eval. False after a diagnostic. */
+/* Makes the loss the sum of its rows' losses, and adds the reports of an eval. False after a diagnostic. */
 bool rows_report(Graph *graph, const LossRows *asked, Diags *diags);

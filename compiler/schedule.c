@@ -1,15 +1,16 @@
-/* schedule: the order in which every rank does its steps.
+/* schedule: decides the order in which every rank does its steps.
  *
- * Before: b->spmd.graph. After: b->placement.order holds every node that is no leaf once, operands first; a communication twice, start before wait, and its
- * source is ready at the start, its target used only after the wait. All ranks have the same order, so they start and wait for the same
+ * Before: b->spmd.graph. After: b->placement.order holds every node that is no leaf once, operands first; a communication twice, start before wait: its
+ * source is ready at the start, and its target is used only after the wait. All ranks have the same order, so they start and wait for the same
  * communications in the same order: no rank can wait for one that another has not started (docs/proof.md).
  * -O0: program order, wait directly after start, directly before the first user. Else:
- * - a communication starts as soon as its source is there; one whose result is larger than its source (a gather) at most WINDOW kernels before
- *   its first user, so that what is gathered early does not fill the memory, or earlier for a state that takes longer (prefetch.c). It is waited for directly before that user;
- * - an update and its writes come WINDOW kernels after the gradient and after the last reader of the old state, so the memory of both is free soon.
- * - what is done to the terms of a gradient before they are added up comes directly behind it;
- * -O2: parameters are cast first that are not much longer in memory then, and updates wait for each other, so that a device does many in one launch; updates while the gradients that they keep need no more memory than the fullest step;
- * -O2: the reductions of gradients run in buckets (buckets.c), started when their last gradient is there, and waited for as late as the bound on
+ * - a communication starts as soon as its source is ready; one whose result is larger than its source (a gather) at most WINDOW kernels before
+ *   its first user, so that early gathers do not fill the memory, or earlier for a state that takes longer (prefetch.c). The wait is directly before that user;
+ * - an update and its writes come WINDOW kernels after the gradient and after the last reader of the old state, so that the memory of both is soon free;
+ * - what is done to the terms of a gradient before they are added up comes directly after it;
+ * -O2: parameters that are then not in memory for much longer are cast first. Updates wait for each other, so that a device does many in one launch, as long as the gradients
+ *   that they keep need no more memory than the fullest step;
+ * -O2: the reductions of gradients run in buckets (buckets.c). They start when their last gradient is ready, and are waited for as late as the bound on
  * what is under way allows, at most until the end of the backward pass; their updates follow, in the order of the buckets. */
 #include <stdlib.h>
 #include <string.h>
@@ -32,9 +33,9 @@ typedef struct Scheduler {
     int n;                         /* nodes that are neither leaf nor convert */
     int *at;                       /* position p -> node, in the order of execution */
     int *position;                 /* node -> p; convert: of its first user, n for the loss, NEVER: no user */
-    int *first_start, *next_start; /* position -> converts to start before it, by id; per node: the next of its position */
+    int *first_start, *next_start; /* position -> converts to start before it, by id; per node: the next with its position */
     char *state;                   /* per convert node: not begun, started, done */
-    const int *task;               /* per node: of a pipeline, in its order; NULL: there are no stages */
+    const int *task;               /* per node: its task of the pipeline, in order; NULL: there are no stages */
     Buckets buckets;
     int nstarted; /* buckets */
 } Scheduler;
@@ -50,7 +51,7 @@ static int keyed_compare(const void *a, const void *b) {
     return x->key != y->key ? (x->key < y->key ? -1 : 1) : x->node < y->node ? -1 : x->node > y->node;
 }
 
-/* Per state the key after which no one but updates reads the old version, or what may be a view of it (memory.c). */
+/* Notes, per state, the key after which only updates read the old version, or what may be a view of it (memory.c). */
 static void note_reader(const Graph *g, const Node *node, int key, int *last_reader) {
     for (int i = 0; i < node->nin; i++) {
         const Node *root = &g->nodes.at[root_node(g, node->in[i])];
@@ -60,7 +61,7 @@ static void note_reader(const Graph *g, const Node *node, int key, int *last_rea
     }
 }
 
-/* The bucket of the conversion between a value and its user: NULL where there is none on the way. */
+/* The bucket of a conversion between a value and its user; NULL: there is none. */
 static const Bucket *bucket_of(const Scheduler *s, int value) {
     for (const Node *node = graph_producer(s->g, value); node->op == OP_convert; node = graph_producer(s->g, node->in[0])) {
         int bucket = s->buckets.of[node - s->g->nodes.at];
@@ -71,7 +72,7 @@ static const Bucket *bucket_of(const Scheduler *s, int value) {
 
 /* ---------------------------------------------------------------- updates that wait for each other */
 
-/* Per node whether its results are written into states, here, and nothing else. */
+/* Per node: it is an update whose results are only written into states here. */
 static bool *find_last_updates(const Scheduler *s) {
     const Graph *g = s->g;
     bool *last = arena_alloc(s->b->arena, sizeof *last * (size_t)(g->nodes.n + 1));
@@ -85,7 +86,7 @@ static bool *find_last_updates(const Scheduler *s) {
     return last;
 }
 
-/* Bytes that are alive at each key up to `most`, about: of what kernels make, from its key to that of its last reader. */
+/* About how many bytes are alive at each key up to `most`: of what kernels make, from its key to that of its last reader. */
 static double *find_live(const Scheduler *s, const int *key, int most) {
     const Graph *g = s->g;
     double *live = arena_alloc(s->b->arena, sizeof *live * (size_t)(most + 2));
@@ -100,7 +101,7 @@ static double *find_live(const Scheduler *s, const int *key, int most) {
     for (int v = 0; v < g->values.n; v++) {
         const Node *maker = graph_producer(g, v);
         const OpClass made = op_table[maker->op].op_class;
-        if (made == OP_CLASS_LEAF || made == OP_CLASS_UPDATE || maker->op == OP_convert) continue; /* updates: into the states */
+        if (made == OP_CLASS_LEAF || made == OP_CLASS_UPDATE || maker->op == OP_convert) continue; /* updates write into the states */
         live[key[maker - g->nodes.at]] += (double)s->b->spmd.box_bytes[v];
         live[(end[v] > key[maker - g->nodes.at] ? end[v] : key[maker - g->nodes.at]) + 1] -= (double)s->b->spmd.box_bytes[v];
     }
@@ -109,7 +110,7 @@ static double *find_live(const Scheduler *s, const int *key, int most) {
     return live;
 }
 
-/* What memory holds while an update waits: the gradient, which is none of the states. */
+/* The bytes that are held while an update waits: those of the gradient, not of states. */
 static double held_bytes(const Scheduler *s, int n) {
     const Node *node = &s->g->nodes.at[n];
     double bytes = 0;
@@ -118,8 +119,8 @@ static double held_bytes(const Scheduler *s, int n) {
     return bytes;
 }
 
-/* These updates, each at the key where it could be, wait for others and come at the key of the last of them, as long as no more is alive meanwhile than at the
- * fullest key. */
+/* Lets updates, each at the earliest key that it can have, wait for others and come at the key of the last of them, as long as no more is
+ * alive meanwhile than at the fullest key. */
 static void hold_updates(const Scheduler *s, Keyed *updates, int n, int *key) {
     double most = 0;
     int last = 0;
@@ -130,7 +131,7 @@ static void hold_updates(const Scheduler *s, Keyed *updates, int n, int *key) {
     const double *live = find_live(s, key, last);
     for (int k = 0; k <= last; k++)
         most = live[k] > most ? live[k] : most;
-    most -= most / 16; /* what shares memory is counted twice here and there */
+    most -= most / 16; /* values that share memory are sometimes counted twice */
     for (int first = 0, end; first < n; first = end) {
         double held = held_bytes(s, updates[first].node);
         bool fits = true;
@@ -145,8 +146,8 @@ static void hold_updates(const Scheduler *s, Keyed *updates, int n, int *key) {
     }
 }
 
-/* Moves updates up to where their gradients are there. Behind the last kernel, at key `end`, those go first whose bucket was started
- * first: the others are under way meanwhile. Readers of the states are known. */
+/* Moves updates up to where their gradients are ready. Behind the last kernel, at key `end`, those whose bucket was started first go first:
+ * the others are under way meanwhile. last_reader is filled in. */
 static void place_updates(Scheduler *s, int *key, int end, const int *last_reader) {
     const Graph *g = s->g;
     const bool *last = find_last_updates(s);
@@ -173,7 +174,8 @@ static void place_updates(Scheduler *s, int *key, int end, const int *last_reade
     if (s->b->options->optimize > 1) buckets_of_updates(s->b, &s->buckets, key);
 }
 
-/* A write comes when no one reads the old version any more: in the order of a pipeline's tasks what is computed again may stand behind the update. */
+/* Places writes where no one reads the old version any more: in the order of a pipeline's tasks, recomputed nodes may come after the
+ * update. */
 static void place_writes(Scheduler *s, int *key, const int *last_reader) {
     const Graph *g = s->g;
     for (int n = 0; n < g->nodes.n; n++) {
@@ -185,7 +187,7 @@ static void place_writes(Scheduler *s, int *key, const int *last_reader) {
     }
 }
 
-/* A parameter enters the hidden dimension directly before its first user, not before the whole program. */
+/* Places `replicate` of a parameter directly before its first user, not before the whole program. */
 static void place_replicas(const Graph *g, int *key, int count) {
     for (int n = 0; n < g->nodes.n; n++)
         if (g->nodes.at[n].op == OP_replicate) key[n] = count;
@@ -196,7 +198,7 @@ static void place_replicas(const Graph *g, int *key, int count) {
         }
 }
 
-/* The nodes as they are to be computed: in program order, of a pipeline task by task. */
+/* The nodes in the order in which they are computed: program order, or, of a pipeline, task by task. */
 static int *node_order(const Scheduler *s) {
     const int n = s->g->nodes.n;
     Keyed *keyed = arena_alloc(s->b->arena, sizeof *keyed * (size_t)(n + 1));
@@ -211,8 +213,8 @@ static int *node_order(const Scheduler *s) {
 
 enum { SMALL_CAST = 64 << 10 };
 
-/* A parameter's cast that may come first: what it makes is small, or a part that is gathered behind kernels, or is read in the backward pass too, so that it is there anyway when most memory is
- * needed. converted: per value, whether a conversion takes it. */
+/* Whether this is a parameter's cast that may come first: its result is small, or a part that is gathered behind kernels, or read in the
+ * backward pass too, so that it exists anyway when most memory is needed. converted: per value, whether a conversion reads it. */
 static bool is_early_cast(const Scheduler *s, int n, const int *uses, const bool *converted) {
     const Node *node = &s->g->nodes.at[n];
     if (s->task != NULL || s->b->options->optimize < 2 || node->op != OP_cast || node->recompute || !graph_is_forward(s->g, n))
@@ -244,7 +246,7 @@ static void order_kernels(Scheduler *s) {
             node->op == OP_replica_sum || (gradient_changes(g, node) && layout_is_partial(g->values.at[node->out[0]].layout));
         key[n] = (terms && s->b->options->optimize > 0) || is_early_cast(s, n, uses, converted)
                      ? 0
-                     : own; /* of a gradient: as soon as they can be */
+                     : own; /* terms of a gradient: as soon as possible */
         for (int i = 0; i < node->nin; i++) {
             int before = key[root_node(g, node->in[i])];
             key[n] = before > key[n] ? before : key[n];
@@ -268,7 +270,7 @@ static void order_kernels(Scheduler *s) {
     }
 }
 
-/* The position of each convert's first user. */
+/* Finds the position of each convert's first user. */
 static void first_users(Scheduler *s) {
     const Graph *g = s->g;
     for (int n = 0; n < g->nodes.n; n++)
@@ -298,7 +300,7 @@ static int *buckets_ready(const Scheduler *s) {
     return all;
 }
 
-/* Communications of a kernel's or leaf's value that may start before their first user is next. */
+/* Finds where communications of a kernel's or leaf's value start, if that may be before their first user is next. */
 static void place_starts(Scheduler *s) {
     const Graph *g = s->g;
     const int *bucket_ready = buckets_ready(s);
@@ -328,7 +330,7 @@ static void emit(Scheduler *s, int node, bool wait) {
              (Item){.node = node, .wait = wait, .bucket = bucket >= 0 ? s->buckets.at.at[bucket].number : 0});
 }
 
-/* Starts, or waits for, all of a node's bucket, or it alone. */
+/* Starts, or waits for, all of a node's bucket, or the node alone if it has none. */
 static void emit_all(Scheduler *s, int node, bool wait) {
     int bucket = s->buckets.of[node];
     const int *members = bucket >= 0 ? s->buckets.at.at[bucket].members.at : &node;
@@ -340,7 +342,7 @@ static void emit_all(Scheduler *s, int node, bool wait) {
     }
 }
 
-/* Makes a value usable: waits for its communication, having started it where nobody did yet. */
+/* Makes a value usable: waits for its communication, and before that starts it, if that was not done yet. */
 static void require(Scheduler *s, int value) {
     int n = s->g->values.at[value].node;
     const Node *node = &s->g->nodes.at[n];

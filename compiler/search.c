@@ -1,10 +1,10 @@
 /* search: strategies that solvers find for the whole net (docs/search.md).
  *
- * Before: propagate; every forward operator has a strategy, those of STRATEGY_USER are fixed, and states and inputs whose layout the user or the dataset fix have it.
- * After: as the setting `search` says, the others have the strategies, and states and inputs that several operators use the layouts, of
+ * Before: propagate; every forward operator has a strategy, those of STRATEGY_USER are fixed, and states and inputs whose layout the user or the dataset fixes have it.
+ * After: all other operators have the strategies, and states and inputs that several operators use have the layouts, of what the setting `search` names:
  * - dynamic_programming: the best solution of the model on any mesh of one or two axes, within a node of three, and on the net's own of three;
  * - recursive_programming: the best solution for one axis after another, those between nodes first;
- * - auto: what of all these, of what propagate left, and of what is near the best of them, is predicted to be fastest once it is compiled (oracle.h).
+ * - auto: of these, of what propagate left, and of changes near the best of them, the one whose compiled plan is predicted to be fastest (oracle.h).
  * A program that follows another keeps what it has. */
 #include <math.h>
 #include <stdlib.h>
@@ -16,18 +16,18 @@
 #include "compiler/sides.h"
 #include "compiler/solutions.h"
 
-/* Solutions on meshes that auto compiles; nodes that it compiles, about. */
+/* The most solutions on meshes that auto compiles; about how many nodes it compiles. */
 enum { MAX_TRIED = 4, COMPILED_NODES = 60000 };
-/* Of solutions that hold less so many are compiled; of those where conversions are joined so many, about so many joined; of those where operators side by side are split alike. */
+/* The most solutions compiled: of those that hold less; of those where conversions are joined, so many as one; of those where operators side by side are split alike. */
 enum { MAX_WITHIN = 3, MAX_JOINED = 2, JOINED = 8, MAX_ALIKE = 12, MUCH = 4 };
-/* Of nets of which so many solutions can be compiled one from pairs is for each number of groups of rows. */
+/* Where so many solutions of a net can be compiled, there is one from pairs for each number of groups of rows. */
 enum { EACH = 50 };
 enum { ON_MESHES = 1, BY_AXIS = 2 }; /* searches */
 #define NEAR 1.005
-#define MUCH_SLOWER 1.5 /* no measure that saves time makes up for that, */
-#define SLOWER 1.03     /* and seldom for that: of large nets */
+#define MUCH_SLOWER 1.5 /* no measure that saves time makes up for this factor, */
+#define SLOWER 1.03     /* and seldom one for this, used for large nets */
 #define FAR 1.25        /* times the limit */
-#define CLOSE 0.03      /* of the limit: so much is sometimes made up for by what costs next to nothing */
+#define CLOSE 0.03      /* of the limit: an excess that measures of almost no cost sometimes remove */
 
 bool searches(const Build *b) {
     const Settings *settings = &b->front.graph.settings;
@@ -37,7 +37,7 @@ bool searches(const Build *b) {
 
 /* ---- auto */
 
-/* In which all is as it was, to be filled. */
+/* A choice in which everything is as it was, to be filled. */
 static Chosen nothing_chosen(const Search *s) {
     const Graph *g = &s->b->front.graph;
     Arena *arena = s->b->arena;
@@ -48,7 +48,7 @@ static Chosen nothing_chosen(const Search *s) {
     return chosen;
 }
 
-/* Adds what splits every operator's batch among so many ranks, beside hints. Where propagation has found that, it is left out. */
+/* Adds the solution that keeps hints and splits the batch of all other operators among nranks, unless propagation has found it. */
 static void batch_split(Search *s, int nranks) {
     Graph *g = &s->b->front.graph, copy;
     Propagation ignored;
@@ -72,7 +72,7 @@ static bool has_hints(const Graph *g) {
     return false;
 }
 
-/* Among all ranks, and, as a batch may be too small for those of several nodes, among those of one, or of a part of one that each node has as many of: all do alike, and nodes send each other nothing. */
+/* Splits the batch among all ranks. A batch may be too small for several nodes, so also among the ranks of one node, or of an equal part of each node: all parts do alike, and nodes send each other nothing. */
 static void batch_splits(Search *s) {
     const Graph *g = &s->b->front.graph;
     const int near = (int)gcd64(g->nranks, options_machine(s->b->options)->ranks_per_node);
@@ -80,7 +80,7 @@ static void batch_splits(Search *s) {
     if (near > 1 && near < g->nranks && !s->large && !has_hints(g)) batch_split(s, near);
 }
 
-/* Adds what every rank computes alike, beside hints: nothing sends less. */
+/* Adds the solution that keeps hints and splits nothing else: every rank computes alike, and nothing sends less. */
 static void no_split(Search *s) {
     Graph *g = &s->b->front.graph;
     Found found = {.how = "no split", .chosen = nothing_chosen(s)};
@@ -111,7 +111,7 @@ const Build *with_layouts(Search *s, const Found *found) {
     return b;
 }
 
-/* What a solution costs once it is compiled, with what makes it faster where it is not much slower than the fastest so far; infinite where that fails. */
+/* Compiles a solution and sets its cost, infinite if that fails. If it is not much slower than the fastest so far, measures that save time are tried. */
 static void compile_found(Search *s, Found *found) {
     Error error = {0};
     double fastest = INFINITY;
@@ -125,13 +125,13 @@ static void compile_found(Search *s, Found *found) {
     budget_read(found->budget, &found->measures, &found->cost);
 }
 
-/* Seconds of a step that is not worth more work. */
+/* The seconds from which on a step is not worth more work. */
 static double most_of(const Search *s, double most) {
     const double wanted = s->b->front.most_s;
     return wanted > 0 && wanted < most ? wanted : most;
 }
 
-/* With measures that it needs, as long as it takes less than `most` seconds. */
+/* Adds the measures that it needs for memory, as long as it takes less than `most` seconds. */
 static void fit_found(Search *s, Found *found, double most) {
     found->fitted = true;
     found->bare = found->cost;
@@ -140,7 +140,7 @@ static void fit_found(Search *s, Found *found, double most) {
     budget_read(found->budget, &found->measures, &found->cost);
 }
 
-/* With no more of these than it needs. */
+/* Takes back what it does not need of its measures. */
 static void trim_found(Found *found) {
     if (found->budget == NULL) return;
     budget_trim(found->budget);
@@ -174,7 +174,7 @@ bool chosen_equal(const Graph *g, const Chosen *a, const Chosen *b) {
            memcmp(a->input, b->input, (size_t)g->inputs.n * sizeof *a->input) == 0;
 }
 
-/* Leaves out what is found a second time: of small nets most searches find the same. */
+/* Removes solutions that were found before: of small nets most searches find the same. */
 static void forget_equal(Search *s) {
     int n = 0;
     for (int k = 0; k < s->found.n; k++) {
@@ -186,7 +186,7 @@ static void forget_equal(Search *s) {
     s->found.n = n;
 }
 
-/* Bytes of a rank beyond those that there are, if a limit is known. */
+/* The bytes by which a rank exceeds the limit, if there is one. */
 static int64_t excess(const Search *s, const Found *found) {
     const int64_t limit = budget_limit(s->b);
     return limit == 0 || memory_bytes(&found->cost) <= limit ? 0 : memory_bytes(&found->cost) - limit;
@@ -196,8 +196,8 @@ static bool is_near(double a, double b, double about) {
     return fmax(a, b) <= about * fmin(a, b);
 }
 
-/* Whether another one was compiled that costs the same to the last bit, or about the same where that fits or is not close to it: they differ in names of axes, or in what costs next to nothing, and
- * measures do to one what they do to the other. */
+/* Whether another solution was compiled that costs the same to the last bit, or, if it fits or is not close to fitting, about the same. The two differ in the names of axes, or in what costs next to
+ * nothing, and measures have the same effect on both. */
 static bool is_twin(const Search *s, const Found *found) {
     for (int k = 0; k < s->found.n; k++) {
         const Found *other = &s->found.at[k];
@@ -222,11 +222,11 @@ int compare_demands(const Search *s, const Found *a, const Found *b) {
     return broken != 0 ? broken : (over > other) - (over < other);
 }
 
-/* Compiles what is not yet, and then, the fastest first, adds measures to what needs some: but for what takes longer without them than something that fits takes, and, before solutions are looked for
- * that hold less, for what would need far too much if measures left as little of it as of any so far. */
+/* Compiles what is not compiled yet. Then, the fastest first, adds measures to what needs some, except to what takes longer without them than something that fits, and, before solutions that hold less
+ * are looked for, to what would need far too much even if measures saved as large a part of it as of any so far. */
 static void compile_all(Search *s) {
-    const Found *kept = NULL; /* the fastest of those that keep to the most */
-    double left = 0;          /* the least part of its memory that measures have left of what does not fit; 0: not known */
+    const Found *kept = NULL; /* the fastest of those that meet the most demands */
+    double left = 0;          /* of what does not fit, the least part of its memory that measures have left; 0: not known */
     for (int k = 0; k < s->found.n; k++)
         if (s->found.at[k].cost.step_s == 0) compile_found(s, &s->found.at[k]);
     for (;;) {
@@ -241,7 +241,7 @@ static void compile_all(Search *s) {
             continue;
         }
         const int64_t needed = memory_bytes(&next->cost);
-        const bool more = next->budget != NULL && MUCH * budget_most(next->budget) > needed; /* in it they save more than in others */
+        const bool more = next->budget != NULL && MUCH * budget_most(next->budget) > needed; /* measures save more in it than in others */
         if (s->worth == 0 && !more && left * (double)needed > FAR * (double)budget_limit(s->b)) {
             next->fitted = true;
             continue;
@@ -258,7 +258,7 @@ static void compile_all(Search *s) {
     }
 }
 
-/* Those that are about as fast as the fastest, with no more of their measures than the limit asks for: with less they are faster. */
+/* Of solutions about as fast as the fastest, takes back measures that the limit does not ask for: with fewer they are faster. */
 static void trim_near(Search *s) {
     double fastest = INFINITY;
     for (int k = 0; k < s->found.n; k++)
@@ -267,8 +267,8 @@ static void trim_near(Search *s) {
         if (excess(s, &s->found.at[k]) == 0 && s->found.at[k].cost.step_s <= ABOUT * fastest) trim_found(&s->found.at[k]);
 }
 
-/* The place of the best of all, by what was compiled of it: of those that keep to the most of what the user demands of memory, traffic and time, and are predicted to take
- * longer than the fastest of these by no more than this part, the best in time and traffic. What it does not keep to is an error later. */
+/* The place of the best compiled solution: among those that meet the most of the user's demands (memory, traffic, time) and whose predicted time exceeds that of the
+ * fastest of these by no more than the part `tolerance`, the best in time and traffic. A demand that it does not meet is an error later. */
 static int best_within(const Search *s, double tolerance) {
     double fastest = INFINITY;
     int best = -1, kept = -1;
@@ -295,7 +295,7 @@ static int best_compiled(Search *s) {
     return best_within(s, TOLERANCE_USUAL);
 }
 
-/* Where the user gives away another part of the time for traffic, the best of all that was found on the way. */
+/* If the user has set another tolerance for less traffic, the best of all that was found with that; else `best`. */
 static int settle(const Search *s, int best) {
     const double tolerance = s->b->front.graph.settings.tolerance;
     return tolerance != TOLERANCE_USUAL ? best_within(s, tolerance) : best;
@@ -308,12 +308,12 @@ static int best_of_model(const Search *s) {
     return best;
 }
 
-/* The last that was found, which is taken off; its `how` is NULL where nothing is behind the first so many. */
+/* Removes and returns the last solution found; its `how` is NULL if there are only `before`. */
 static Found take_last(Search *s, int before) {
     return s->found.n > before ? s->found.at[--s->found.n] : (Found){0};
 }
 
-/* From here on so many messages take as long as one. */
+/* From here on, so many messages take as long as one in models. */
 static void join(Search *s, int joined) {
     Machine *machine = arena_alloc(&s->arena, sizeof *machine);
     *machine = *options_machine(s->b->options);
@@ -324,7 +324,7 @@ static void join(Search *s, int joined) {
     s->most = 0;
 }
 
-/* Compiles the first few of what was found from here on, as far as they are new: of another machine, so that they bound nothing. The best of all. */
+/* Compiles the best few, if new, of the solutions from `first` on. They are of another machine, so their bounds say nothing here. Returns the best of all. */
 static int best_with(Search *s, int first, int most) {
     qsort(s->found.at + first, (size_t)(s->found.n - first), sizeof *s->found.at, found_compare);
     if (s->found.n > first + most) s->found.n = first + most;
@@ -334,7 +334,7 @@ static int best_with(Search *s, int first, int most) {
     return best_compiled(s);
 }
 
-/* Adds what is best where so many messages take as long as one. Axis by axis first, as in solutions(), for Search.most alone. The best of all. */
+/* Adds what is best where so many messages take as long as one. Solves axis by axis first, as solutions() does, only to set Search.most. Returns the best of all. */
 static int as_joined(Search *s, int joined) {
     const int first = s->found.n;
     join(s, joined);
@@ -344,7 +344,7 @@ static int as_joined(Search *s, int joined) {
     return best_with(s, first, MAX_JOINED);
 }
 
-/* Adds what is best on a mesh where operators that stand side by side have one factor split along some of its axes, and no other; nfactors: none. */
+/* Adds the best on a mesh in which the operators of a side split this factor along some axes of the mesh, and no other factor; factor = nfactors: none. */
 static void solve_alike(Search *s, const Strategy **fixed, const Sides *sides, int side, int factor, const Mesh *along, const Mesh *mesh) {
     Graph *g = &s->b->front.graph;
     for (int n = 0; n < g->nforward; n++)
@@ -355,9 +355,9 @@ static void solve_alike(Search *s, const Strategy **fixed, const Sides *sides, i
     s->fixed = NULL;
 }
 
-/* Of the operators that stand side by side those with the largest operands are split alike, along one factor by all ranks, within a node by some of them too, or not at all: whose conversions run as
- * one the model cannot tell, and what it takes to be a little faster may be much slower. Along the mesh of the best so far, unless that has more axes than can soon be solved together, and on others; not of nets of which only a few solutions are compiled. The
- * best of all. */
+/* Splits the side with the largest operands alike: along one factor by all ranks, within a node by some of them too, or not at all. The model cannot tell which conversions run as one, and what
+ * it takes to be a little faster may be much slower. Tries the mesh of the best so far, unless it has too many axes to be solved together quickly, and others; not for nets of which only a few
+ * solutions are compiled. Returns the best of all. */
 static int as_alike(Search *s, const Sides *sides, int best) {
     Graph *g = &s->b->front.graph;
     const Mesh of_best = s->found.at[best].mesh, all = {1, {{g->nranks, 1}}};
@@ -378,13 +378,13 @@ static int as_alike(Search *s, const Sides *sides, int best) {
     return best_with(s, first, MAX_ALIKE);
 }
 
-/* Whether there is work left for another model beside what is near the best plan. */
+/* Whether there is work left for another model besides the search near the best plan. */
 static bool may_solve(const Search *s) {
     return taken_work(s) < AUTO_WORK / 2;
 }
 
-/* Where many conversions can run as one, the model, which knows of none, counts too much for their messages: what is best with a part of that competes, and with what is left if all that stand side by side do. The best of
- * all. */
+/* Many conversions may run as one, of which the model knows nothing, so that it counts too much for their messages. What is best with a part of the latencies competes, and what is best if the
+ * conversions of all operators side by side run as one. Returns the best of all. */
 static int with_joined(Search *s, int best) {
     Sides sides;
     sides_find(&sides, &s->b->front.graph, &s->arena);
@@ -394,7 +394,7 @@ static int with_joined(Search *s, int best) {
     return may_solve(s) ? as_alike(s, &sides, best) : best;
 }
 
-/* Where the best breaks demands of the user's: what is best with slower links sends less, and what is computed whole on every rank nothing. The best of all. */
+/* Where the best breaks demands of the user's: adds what is best with slower links, which sends less, and what splits nothing, which sends nothing. Returns the best of all. */
 static int with_demands(Search *s, int best) {
     enum { SLOWER_LINKS = 8, MAX_SLOWER_LINKS = 64 };
     if (best < 0 || s->found.at[best].cost.broken == 0) return best;
@@ -419,7 +419,7 @@ static int with_demands(Search *s, int best) {
 
 /* ---- within a limit of memory */
 
-/* As it is without its measures. */
+/* What a rank needs without the measures. */
 static int64_t bare_bytes(const Found *found) {
     int64_t bytes = memory_bytes(&found->cost);
     for (int k = 0; k < found->measures.n; k++)
@@ -433,7 +433,7 @@ static double bare_seconds(const Found *found) {
     return seconds;
 }
 
-/* The solution of the model that would be fastest if there were more memory; -1: the limit costs nothing. */
+/* Of the model's solutions the one that would be fastest if there were more memory; -1: the limit costs nothing. */
 static int fastest_too_large(const Search *s, int best, int64_t limit) {
     double least = INFINITY;
     int fastest = -1;
@@ -442,7 +442,7 @@ static int fastest_too_large(const Search *s, int best, int64_t limit) {
     for (int k = 0; k < s->found.n; k++) {
         const Found *found = &s->found.at[k];
         if (found->pricing != s->as_is || !isfinite(found->cost.step_s) || bare_bytes(found) <= limit) continue;
-        if (found->seconds > WORTH * least) continue; /* as pairs may be: what holds less is looked for near the best of the model */
+        if (found->seconds > WORTH * least) continue; /* as pairs may: solutions that hold less are looked for near the model's best */
         if (fastest < 0 || bare_seconds(found) < bare_seconds(&s->found.at[fastest])) fastest = k;
     }
     const bool costs = fastest >= 0 && (excess(s, &s->found.at[best]) > 0 ||
@@ -450,7 +450,7 @@ static int fastest_too_large(const Search *s, int best, int64_t limit) {
     return costs ? fastest : -1;
 }
 
-/* The model's peak with which a plan should fit as it is, if it is as much larger as one that was compiled. */
+/* The model's peak with which a plan should fit without measures, if plans exceed peaks by as much as `large`, which was compiled, does. */
 static int64_t least_peak(const Found *large, int64_t limit) {
     const int64_t peak = large->peak_bytes, bare = bare_bytes(large), least = limit - (bare - peak);
     return least >= limit / 2 && least < peak ? least : (int64_t)((double)limit * ((double)peak / (double)bare));
@@ -461,7 +461,7 @@ static int by_peak(const void *a, const void *b) {
     return x->peak_bytes != y->peak_bytes ? (x->peak_bytes > y->peak_bytes) - (x->peak_bytes < y->peak_bytes) : found_compare(a, b);
 }
 
-/* Of the solutions from this one on those that are worth compiling: none holds less in less time, none takes longer than what fits; some, and among them the one that holds least. */
+/* Keeps, of the solutions from `first` on, those worth compiling: no other holds less in less time, and none takes longer than what fits. Of these some, with the one that holds least. */
 static void keep_promising(Search *s, int first) {
     int n = first;
     qsort(s->found.at + first, (size_t)(s->found.n - first), sizeof *s->found.at, by_peak);
@@ -475,7 +475,7 @@ static void keep_promising(Search *s, int first) {
     }
 }
 
-/* The best of one search and mesh with a model's peak of at most so much. False: there is none. */
+/* Adds the best by the search and on the mesh of `like` whose peak in the model is at most `peak`. False: there is none. */
 static bool solve_like(Search *s, const Found *like, int64_t peak) {
     const Pricing *pricing = s->pricing;
     const int before = s->found.n;
@@ -496,7 +496,7 @@ static bool is_like(const Found *a, const Found *b) {
            memcmp(a->mesh.axis, b->mesh.axis, (size_t)a->mesh.naxes * sizeof *a->mesh.axis) == 0;
 }
 
-/* Between the model's peaks of two solutions of one search and mesh, from the first on, one of which fits as it is and one of which does not, others that fit may be faster. */
+/* Bisects between the model's peaks of two solutions of one search and mesh, from `first` on, of which one fits without measures and one does not: others that fit may be faster. */
 static void solve_between(Search *s, int first, const Found *of, int64_t limit) {
     enum { HALVES = 4 };
     const Found like = *of;
@@ -518,7 +518,7 @@ static void solve_between(Search *s, int first, const Found *of, int64_t limit) 
         }
         Found *found = &s->found.at[s->found.n - 1];
         compile_found(s, found);
-        found->fitted = true; /* with measures others are as fast */
+        found->fitted = true; /* not with measures: others with some are as fast */
         if (bare_bytes(found) <= limit)
             fits = middle;
         else
@@ -526,7 +526,7 @@ static void solve_between(Search *s, int first, const Found *of, int64_t limit) 
     }
 }
 
-/* Solutions that hold less, some of those that the searches find. */
+/* Adds some of the solutions that hold less, by these searches. */
 static void solve_less(Search *s, int searches, int64_t most) {
     const int64_t least = s->least;
     int first = s->found.n;
@@ -546,7 +546,7 @@ static void solve_less(Search *s, int searches, int64_t most) {
     s->least = 0;
 }
 
-/* Of each search and mesh that has found some from the first on. */
+/* solve_between for each search and mesh that has found some from `first` on. */
 static void solve_between_all(Search *s, int first, int64_t limit) {
     const int n = s->found.n;
     for (int k = first; k < n; k++) {
@@ -557,7 +557,7 @@ static void solve_between_all(Search *s, int first, int64_t limit) {
     }
 }
 
-/* The least of the peaks of the model with which what was compiled should fit as it is. */
+/* The least of the model's peaks with which the compiled solutions should fit without measures. */
 static int64_t least_of_all_peaks(const Search *s, int64_t limit) {
     int64_t least = limit;
     for (int k = 0; k < s->found.n; k++) {
@@ -568,7 +568,7 @@ static int64_t least_of_all_peaks(const Search *s, int64_t limit) {
     return least;
 }
 
-/* Where the limit costs time: strategies that hold less, against measures on those that take less time; of large nets from fewer searches. The best of all. */
+/* Where the limit costs time: compares strategies that hold less with measures on faster ones; for large nets by fewer searches. Returns the best of all. */
 static int within_memory(Search *s, int best, int searches) {
     const int64_t limit = budget_limit(s->b);
     const int large = limit > 0 && best >= 0 ? fastest_too_large(s, best, limit) : -1, first = s->found.n;
@@ -576,7 +576,7 @@ static int within_memory(Search *s, int best, int searches) {
     if (large < 0 || bare_seconds(&s->found.at[large]) >= most_of(s, INFINITY)) return best;
     const Found so_far = s->found.at[best];
     const bool none_fits = excess(s, &so_far) > 0;
-    const Graph *g = &s->b->front.graph; /* before the stages are cut, on the ranks of one */
+    const Graph *g = &s->b->front.graph; /* stages are not cut yet: it is on the ranks of one */
     if (none_fits && least_bytes(g, g->nranks * settings_stages(&g->settings), s->b->options->machine) > limit) return best;
     s->worth = none_fits ? INFINITY : ABOUT * so_far.cost.step_s;
     s->behind = BEHIND_HALF;
@@ -593,7 +593,7 @@ static int within_memory(Search *s, int best, int searches) {
 
 /* ---- the pass */
 
-/* Of the meshes that dynamic_programming tried. */
+/* The least bound of the meshes that dynamic_programming tried; 0: there is none. */
 static double least_bound(const Search *s) {
     double bound = INFINITY;
     for (int k = 0; k < s->found.n; k++)
@@ -601,7 +601,7 @@ static double least_bound(const Search *s) {
     return isfinite(bound) ? bound : 0;
 }
 
-/* The bound of the model that the best is a plan of: all traffic of parameters can run behind kernels, many conversions can run as one, or ranks share the updates of small parameters too, where measures, or machines, say so. */
+/* The bound of the model that the best is a plan of: in it, as its measures or machines say, all traffic of parameters runs behind kernels, many conversions run as one, or ranks share the updates of small parameters too. */
 static double bound_of(Search *s, int best, double bound) {
     const int n = s->found.n, nmeshes = s->nmeshes;
     const Measures *measures = &s->found.at[best].measures;
@@ -627,7 +627,7 @@ static double bound_of(Search *s, int best, double bound) {
 static void finish(Search *s, int best, double bound) {
     Build *b = s->b;
     const bool piped =
-        b->front.graph.settings.stages > 1; /* the bound is of a net on the ranks of one stage, all batches behind each other */
+        b->front.graph.settings.stages > 1; /* the bound is of a net on the ranks of one stage, with all batches one after another */
     bound = piped ? 0 : bound_of(s, best, bound);
     const Found *found = &s->found.at[best];
     SearchResult *result = arena_alloc(b->arena, sizeof *result);
@@ -646,7 +646,7 @@ static void finish(Search *s, int best, double bound) {
     taken_note(s, found);
 }
 
-/* Axis by axis first: that is soon known, and says which conversions the other searches need not look at. Of the meshes those that may be worth it. */
+/* Adds the solutions of the searches, of meshes those that may be worth it. Axis by axis is first: it is fast, and tells which conversions the others need not look at. */
 static void solutions(Search *s, double *bound) {
     const int nodes = s->b->front.graph.nodes.n + 1;
     const bool many = COMPILED_NODES / nodes >= 3 + MAX_TRIED;
@@ -672,7 +672,7 @@ static void solutions(Search *s, double *bound) {
     solve_with_pairs(s, false);
 }
 
-/* Propagate's strategies, the batch split, the solutions on the best meshes, axis by axis, and what of these is best where all traffic of parameters counts: that sends less. */
+/* Adds propagate's strategies, the batch split, the solutions on the best meshes and axis by axis, and the best of these where all traffic of parameters counts, which sends less. */
 static void all_solutions(Search *s, double *bound) {
     solutions(s, bound);
     vec_push(&s->arena, &s->found, ((Found){.how = "sharding_propagation"}));
@@ -695,7 +695,7 @@ static const BuildCost *best_of_all(Search *s) {
     return &s->found.at[best].cost;
 }
 
-/* Measures for the strategies that the net has, where a limit asks for them. asked: what it then costs; NULL where that is not known. */
+/* Adds measures to the strategies that the net has, where a limit asks for them. Returns what it then costs; NULL: that is not known; asked: it should be. */
 static const BuildCost *fit_present(Search *s, bool asked) {
     if (budget_limit(s->b) == 0 && !asked) return NULL;
     vec_push(&s->arena, &s->found, ((Found){0}));
@@ -722,7 +722,7 @@ bool search_quickly(Build *b, bool several, BuildCost *cost) {
     return best >= 0;
 }
 
-/* The best solution of a search; where there is a limit, beside it what holds less. NULL: it is not compiled. */
+/* Takes the best solution of a search; where there is a limit, compared with what holds less. NULL: it is not compiled. */
 static const BuildCost *best_of_search(Search *s, int best, int searches) {
     const double bound = least_bound(s);
     if (budget_limit(s->b) > 0) {
@@ -737,13 +737,13 @@ static const BuildCost *best_of_search(Search *s, int best, int searches) {
     return s->found.at[best].cost.step_s > 0 ? &s->found.at[best].cost : NULL;
 }
 
-/* The best of the model on any mesh; NULL: it is not compiled. */
+/* Takes the best of the model on any mesh. NULL: it is not compiled. */
 static const BuildCost *best_on_a_mesh(Search *s) {
     solve_on_meshes(s);
     return s->found.n == 0 ? NULL : best_of_search(s, best_of_model(s), ON_MESHES);
 }
 
-/* What the plan costs, NULL where that is not known; asked: it should be. */
+/* Searches as the setting says. Returns what the plan costs; NULL: that is not known; asked: it should be. */
 static const BuildCost *search_any(Search *s, bool asked) {
     const char *search = s->b->front.graph.settings.search;
     if (!searches(s->b)) return fit_present(s, asked);
@@ -757,7 +757,7 @@ static const BuildCost *search_any(Search *s, bool asked) {
     return cost != NULL ? cost : fit_present(s, asked);
 }
 
-/* What was decided before, as it is for the batches and stages that there are now. NULL: it is not compiled. */
+/* What the earlier decision costs with the present batches and stages. NULL: it is not compiled. */
 static const BuildCost *cost_of_decided(Search *s) {
     BuildCost *cost = arena_alloc(&s->arena, sizeof *cost);
     Error ignored;

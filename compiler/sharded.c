@@ -1,4 +1,4 @@
-/* sharded: needs and results follow from strategies; what conversions cost; what must hold between the passes. */
+/* sharded: needs and results from strategies; what conversions cost; what must hold between the passes. */
 #include "compiler/sharded.h"
 
 #include <assert.h>
@@ -58,7 +58,7 @@ static void node_needs(Sharded *s, int id) {
     }
 }
 
-/* A constant costs nothing to make in any layout: in the one that all its users need, or whole where they differ. */
+/* A constant can be made in any layout at no cost: it is made in the one that all its users need, or whole where they differ. */
 static void constant_layouts(Sharded *s) {
     Graph *g = &s->graph;
     const Layout **common = arena_alloc(g->arena, sizeof *common * (size_t)(g->values.n + 1));
@@ -104,7 +104,7 @@ static void node_results(Build *b, int id) {
     }
 }
 
-/* Per value the layout in which the first node takes it, which is there anyway; its home where that is partial or has halos, or nothing takes it. */
+/* The layout in which the first node reads a value, which is made anyway; its home if that is partial or has halos, or nothing reads it. */
 static const Layout *first_taken(const Sharded *s, int value) {
     const Graph *g = &s->graph;
     for (int n = 0; n < g->nodes.n; n++)
@@ -114,7 +114,8 @@ static const Layout *first_taken(const Sharded *s, int value) {
     return s->home[value];
 }
 
-/* The last node before this one with its signature, which a rule is of, and its strategy, as equal layers have; -1: none, and then this is one. */
+/* The last node before this one with the same signature, that is rule, and strategy, as equal layers have. -1: there is none; this one is
+ * noted. */
 static int node_like(Graph *g, Map *map, int id) {
     const Node *node = &g->nodes.at[id];
     const uint64_t hash = hash_mix((uint64_t)(uintptr_t)node->rule, (uint64_t)(uintptr_t)node->strategy);
@@ -191,7 +192,7 @@ bool sharded_reports(const Sharded *s, int v) {
     return false;
 }
 
-/* Whether what is gathered of a value for this need is dropped behind the phase. */
+/* Whether what is gathered of a value for this need is dropped after the phase. */
 static bool is_regathered(const Sharded *s, int v, const Layout *need) {
     const Shape *shape = &type_of(&s->graph, v)->shape;
     if (!s->regather[v] || need == s->made[v] || layout_is_partial(s->made[v])) return false;
@@ -222,7 +223,7 @@ void wanted_layouts(const Edit *edit, int v, int phase, WantedLayouts *wanted) {
         if (v == graph_report(edit->g, k)) want(edit, v, edit->s->report_need[k], 0, wanted);
 }
 
-/* The least phase behind `phase` in which v is wanted; -1: none. */
+/* The first phase after `phase` in which v is wanted; -1: none. */
 static int next_phase(const Edit *edit, int v, int phase) {
     int next = -1;
     for (int u = edit->uses.first[v]; u < edit->uses.first[v + 1]; u++) {
@@ -301,7 +302,7 @@ static bool sums_beyond(const Layout *layout, const Layout *own, const Shape *sh
     return common == b.start[NREDUCTIONS]; /* all of its own are there */
 }
 
-/* Whether an operator that takes the operands of this set as terms of sums, the others complete, gives terms of a sum. */
+/* Whether an operator that reads the operands of this set as terms of sums, and the others complete, gives terms of a sum. */
 static bool passes_sums(const Node *node, unsigned set) {
     const unsigned all = (1u << node->nin) - 1;
     switch (op_table[node->op].linear) {

@@ -1,13 +1,14 @@
-/* shorter: programs for shorter texts. Where the data say `length = [32, 64, 128]` the net is lowered once for each length, as with a -D of the number that is the places of its texts, and
- * compiled as a program of its own over the states of train: `train_32`, `train_64`, of an eval `eval_32`. prun does each step by the one for the shortest texts that its batch fits into.
+/* shorter: makes programs for shorter texts. If the data say `length = [32, 64, 128]` the net is lowered once for each length, as with a -D of the number of places of its texts,
+ * and compiled as a program of its own over the states of train: `train_32`, `train_64`, of an eval `eval_32`. prun does each step with the program for the shortest texts that its
+ * batch fits into.
  *
- * So a program for shorter texts takes the inputs of the one for the longest, of as many rows and with fewer places, and gives results of the same types. What else comes out of the
- * other number of places, a parameter that has them, is refused here. Strategies and layouts of states are train's (pass follow). */
+ * So a program for shorter texts has the inputs of the one for the longest, with as many rows and fewer places, and gives results of the same types. Other differences due to
+ * the number of places, such as a parameter that has them, are refused here. Strategies and layouts of states are train's (pass follow). */
 #include <string.h>
 
 #include "compiler/compiler.h"
 
-/* Inputs are the same but for their places; inputs of files that have fewer say that they may. */
+/* Whether inputs are the same but for their places, and those of files that have fewer say that they may. False after a diagnostic. */
 static bool inputs_fit(const Compilation *c, const Graph *longest, const Graph *g, const TextLengths *lengths) {
     for (int i = 0; i < g->inputs.n; i++) {
         const Input *own = &g->inputs.at[i], *of = i < longest->inputs.n ? &longest->inputs.at[i] : NULL;

@@ -1,9 +1,9 @@
-/* simplify: fewer nodes, the same results.
+/* simplify: makes fewer nodes with the same results.
  *
  * Before: a verified graph, forward only or with gradients. After: the same outputs (loss, writes) bit for bit; no composite, no two equal
- * nodes, no node that no output needs, no identity; pass simplify: no loss that is a state itself. A node that the user gave a strategy stays as it is: a hint is a request.
- * Only rewrites that are exact in floating point: x * 1, x / 1, x - 0, --x; x + 0 is not, as -0 + 0 is +0, but on integers and where x is shown to be
- * no -0: a sum of losses begins with 0. */
+ * nodes, no node that no output needs, no identity; after pass simplify: no loss that is a state itself. A node that the user gave a strategy stays: a hint is a request.
+ * Rewrites are exact in floating point: x * 1, x / 1, x - 0, --x. x + 0 is not, as -0 + 0 is +0, except for integers and where x is shown not to be
+ * -0: a sum of losses begins with 0. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 typedef struct Rewrite {
     GraphCopy copy;
     Map nodes;       /* of the new graph */
-    bool identities; /* some node no longer uses what it used: that may be dead now */
+    bool identities; /* some node no longer uses an operand, which may be dead now */
 } Rewrite;
 
 /* ---------------------------------------------------------------- equal nodes */
@@ -40,7 +40,7 @@ static int stage_asked(const Node *node) {
     return node->asked != NULL ? node->asked->stage : -1;
 }
 
-/* Whether b may stand for a. A gradient node gets its strategy from its origin, so that is part of what it is. */
+/* Whether b may replace a. A gradient node gets its strategy from its origin, so the origin must be the same. */
 static bool node_equal(const Graph *graph, const Node *a, const Node *b) {
     if (a->op != b->op || a->nin != b->nin || a->state != b->state || a->version != b->version || a->hint != b->hint ||
         a->data != b->data || stage_asked(a) != stage_asked(b))
@@ -53,7 +53,8 @@ static bool node_equal(const Graph *graph, const Node *a, const Node *b) {
     return a->origin == b->origin || (a->origin == (int)(a - graph->nodes.at) && b->origin == (int)(b - graph->nodes.at));
 }
 
-/* Before autodiff: a node that stands for another one, too, is kept where either is. What is gathered of it is gathered again where that is said of either. */
+/* Before autodiff: the result of a node that replaces another one is kept if that of either is, and gathered again if a hint says so of
+ * either. */
 static void keep_for(const GraphCopy *copy, int id, int node) {
     const Node *other = &copy->from.nodes.at[id];
     Node *kept = &copy->to->nodes.at[node];
@@ -61,7 +62,7 @@ static void keep_for(const GraphCopy *copy, int id, int node) {
     if (copy->from.nforward == 0 && !kept->regather) kept->regather = other->regather;
 }
 
-/* The last node of the new graph, unless an earlier one is equal: then that one, and the last is taken back. */
+/* The last node of the new graph; if an earlier one is equal, that one, and the last is removed. */
 static int share_last(Rewrite *r) {
     Graph *g = r->copy.to;
     int last = g->nodes.n - 1;
@@ -84,7 +85,7 @@ static bool is_constant(const Graph *g, int value, double what) {
     return node->op == OP_constant && node->data == NULL && node->attr[0].f == what;
 }
 
-/* +0, also of each replica. */
+/* Whether a value is +0, also of each replica. */
 static bool is_zero(const Graph *g, int value) {
     const Node *node = graph_producer(g, value);
     if (node->op == OP_replicate) value = node->in[0];
@@ -98,7 +99,7 @@ static bool is_nonpositive(const Graph *g, int value) {
     return op_table[graph_producer(g, value)->op].sign == SIGN_NEGATIVE;
 }
 
-/* Whether no element of a value can be below 0; strictly: nor -0. What is not a number is neither. */
+/* Whether no element of a value can be below 0; strictly: nor be -0. NaN is neither. */
 static bool is_nonnegative(const Graph *g, int value, bool strictly, int depth) {
     enum { MAX_DEPTH = 8 };
     const Node *node = graph_producer(g, value);
@@ -133,7 +134,7 @@ static bool takes_zero(const Graph *g, int value) {
     return !dtype_is_float(g->values.at[value].type.dtype) || is_nonnegative(g, value, true, 0);
 }
 
-/* The value that x o y is, when one of them is o's neutral element and the other has the result's type; else -1. */
+/* The value that x o y equals, if one of them is o's neutral element and the other has the result's type; else -1. */
 static int neutral(const Graph *g, const Node *node) {
     const TensorType *type = &node->rule->result[0];
     int a = node->in[0], b = node->nin > 1 ? node->in[1] : -1;
@@ -166,14 +167,14 @@ static int inverse(const Graph *g, const Node *node) {
     return inner->in[0];
 }
 
-/* The value that an old node, its operands already those of the new graph, is equal to; -1: none. */
+/* The value that equals an old node, whose operands are already those of the new graph; -1: none. */
 static int identity(const Graph *g, const Node *node) {
     if (node->hint != NULL || node->nin == 0) return -1;
     int value = neutral(g, node);
     return value >= 0 ? value : inverse(g, node);
 }
 
-/* A reshape of a reshape is one reshape: true when node was made it. */
+/* Makes a reshape of a reshape one reshape. True: node was such a one. */
 static bool merge(Graph *g, Node *node) {
     if (node->hint != NULL || node->nin != 1) return false;
     const Node *inner = graph_producer(g, node->in[0]);
@@ -183,7 +184,7 @@ static bool merge(Graph *g, Node *node) {
     Attr attr[MAX_ATTRS];
     memcpy(attr, node->attr, sizeof attr);
     const TensorType *to = &node->rule->result[0];
-    attr[0].n = to->shape.ndim - to->hidden; /* -1 in the attribute was of the other operand */
+    attr[0].n = to->shape.ndim - to->hidden; /* -1 in the attribute was for the other operand */
     for (int i = 0; i < attr[0].n; i++)
         attr[0].ints[i] = to->shape.dim[i + to->hidden];
     const Signature *signature = signature_of(g, OP_reshape, &from, 1, attr, NULL);
@@ -196,7 +197,7 @@ static bool merge(Graph *g, Node *node) {
 
 /* ---------------------------------------------------------------- the rewriting */
 
-/* Which old nodes an output needs. Where nothing is reported there is no output yet: all are. */
+/* Which old nodes an output needs. If nothing is reported there is no output yet: all are needed. */
 static bool *live_nodes(const Graph *g) {
     bool *live = arena_alloc(g->arena, (size_t)g->nodes.n + 1);
     if (graph_nreports(g) == 0) {
@@ -214,7 +215,7 @@ static bool *live_nodes(const Graph *g) {
     return live;
 }
 
-/* The old node is the one that makes this value, and nothing else. */
+/* Replaces an old node by the one that makes this value. */
 static void replace(Rewrite *r, int id, int value) {
     r->copy.value[r->copy.from.nodes.at[id].out[0]] = value;
     r->copy.node[id] = r->copy.to->values.at[value].node;
@@ -261,7 +262,7 @@ void graph_simplify(Graph *graph, int what) {
     if (what != 0 && rewrite(graph, what) && (what & SIMPLIFY_DEAD)) rewrite(graph, SIMPLIFY_DEAD);
 }
 
-/* A loss, or a penalty, that is a state: it is read after the step, when the state is overwritten, so that a copy of it is what is reported. */
+/* Copies a loss, or a penalty, that is a state: it is read after the step, when the state is overwritten, so a copy of it is reported. */
 static void copy_reported(Graph *g) {
     for (int k = 0; k < graph_nreports(g); k++) {
         const int value = graph_report(g, k);
@@ -271,7 +272,7 @@ static void copy_reported(Graph *g) {
     }
 }
 
-/* A state that takes the value of another one as it was before the step, or a view of it: a copy, since that one may be overwritten first. */
+/* Copies what a state takes over of another one as it was before the step, or a view of it, since that one may be overwritten first. */
 static void copy_written(Graph *g) {
     for (int k = 0; k < g->reports.n; k++) {
         Report *report = &g->reports.at[k];
@@ -285,7 +286,7 @@ static void copy_written(Graph *g) {
     }
 }
 
-/* What is computed of constants alone is of no stage: all ranks have it. */
+/* What is computed from constants alone belongs to no stage: all ranks have it. */
 static void forget_stages(Graph *g) {
     const bool *constant = graph_constant_nodes(g);
     for (int n = 0; n < g->nodes.n; n++)
@@ -301,7 +302,7 @@ bool pass_simplify(Build *b) {
     return true;
 }
 
-/* After autodiff: gradients that nobody needs, and what the adjoints wrote twice. Forward nodes are simple already. */
+/* After autodiff: removes gradients that nobody needs, and what adjoints wrote twice. Forward nodes are simplified already. */
 bool pass_prune(Build *b) {
     const Graph old = b->front.graph;
     graph_simplify(&b->front.graph, SIMPLIFY_SHARE | SIMPLIFY_DEAD);

@@ -1,4 +1,4 @@
-/* solutions: a solution is the best of a model (search/model.h): on a mesh, or of one axis after another. */
+/* solutions: finds solutions: each is the best of a model (search/model.h) on a mesh, or along one axis after another. */
 #include "compiler/solutions.h"
 
 #include <math.h>
@@ -7,7 +7,9 @@
 #include "compiler/compiler.h"
 #include "compiler/pairs.h"
 
-/* Axes of a mesh that are tried always; those that are tried where dynamic_programming is asked for; of solutions that hold less: limits of memory that are tried for them on a mesh, and the work for each; for each problem where many are compared; ranks of which two axes are solved at a time. */
+/* The most axes of a mesh that is always tried; of one that is tried where dynamic_programming is asked for; for solutions that hold less,
+ * the limits of memory tried on a mesh, and the work for each; the work for each problem where many are compared; the most ranks of
+ * which two axes are solved at a time. */
 enum { MESH_AXES = 2, MOST_MESH_AXES = 3, LIMITS = 4, LIMITED_WORK = 1 << 25, AUTO_SOLVE_WORK = 1 << 26, MOST_BY_TWO = 64 };
 
 int found_compare(const void *a, const void *b) {
@@ -17,7 +19,7 @@ int found_compare(const void *a, const void *b) {
 
 /* ---- one problem */
 
-/* Adds a solution. False: it is none. */
+/* Adds a solution. False: it does not fit. */
 static bool add_found(Search *s, const Model *model, const Solution *solution, Found found) {
     Graph *g = &s->b->front.graph;
     s->work += solution->work;
@@ -37,7 +39,7 @@ static bool add_found(Search *s, const Model *model, const Solution *solution, F
     return true;
 }
 
-/* Adds the best within some limits, from below the peak of the best of all down to s->least: where one is too low, all lower ones are. */
+/* Adds the best within some limits, from below the peak of the best of all down to s->least, until one is too low: so are all below it. */
 static void solve_within(Search *s, Model *model, const char *how, const Mesh *mesh, Arena *arena) {
     Solution solution;
     problem_solve(&model->problem, 0, arena, &solution);
@@ -87,7 +89,7 @@ static bool model_of(Search *s, Model *model, const Mesh *mesh, const Strategy *
     return true;
 }
 
-/* Adds the best choices on a mesh, with base as in model_init. False: there are none. */
+/* Adds the best solution on a mesh, with ModelInput.base. False: there is none. */
 static bool solve(Search *s, const char *how, const Mesh *mesh, const Strategy *const *base) {
     Arena arena;
     Model model;
@@ -147,7 +149,7 @@ double seconds_of_nodes(Search *s, const Strategy *const *strategy, double *seco
 
 /* ---- dynamic_programming */
 
-/* Of two times the shorter one; of the first 0 says nothing. */
+/* The shorter of two times; a is 0: it is not known. */
 static double least_of(double a, double b) {
     return a > 0 && a < b ? a : b;
 }
@@ -170,8 +172,9 @@ static void solve_sizes(Search *s, const int32_t *sizes, int n) {
         s->most = least_of(s->most, WORTH * s->found.at[s->found.n - 1].seconds);
 }
 
-/* Solves on all meshes of so many ranks with up to naxes axes behind sizes, the largest first: where other axes are within a node the best takes little time, and no more than a little more is
- * worth looking at on the meshes behind it. Within a node the order of axes says nothing: one is enough. */
+/* Solves on all meshes that have n axes of these sizes and up to naxes more for so many ranks, the largest size first: the other axes are
+ * then within a node, so the best takes little time, and on the meshes after it only what takes little more is worth looking at. Within
+ * a node the order of axes does not matter: one is enough. */
 static void solve_meshes(Search *s, int32_t *sizes, int n, int ranks, int naxes, bool one_node) {
     if (ranks == 1) {
         solve_sizes(s, sizes, n);
@@ -184,13 +187,13 @@ static void solve_meshes(Search *s, int32_t *sizes, int n, int ranks, int naxes,
     }
 }
 
-/* Of three axes the nodes and two within each: on others of three there is seldom anything better, and there are many. */
+/* Of three axes: the nodes and two within each. The other meshes of three axes are many and seldom better. */
 static void solve_within_nodes(Search *s, int32_t nodes, int32_t ranks) {
     for (int32_t size = 2; size <= ranks / size; size++)
         if (ranks % size == 0) solve_sizes(s, (int32_t[]){nodes, ranks / size, size}, 3);
 }
 
-/* The mesh that the net names, where it has more axes than other meshes that are tried, but for those whose first axis is so many nodes. */
+/* Solves on the mesh that the net names, where it has more axes than the other meshes tried, unless its first axis is so many nodes. */
 static void solve_named_mesh(Search *s, int tried, int nodes) {
     const Graph *g = &s->b->front.graph;
     const MeshAxes *named = &g->settings.mesh;
@@ -222,7 +225,7 @@ void solve_on_meshes(Search *s) {
 
 /* ---- recursive_programming */
 
-/* The prime factors of the ranks, those that lead out of a node first, the largest first. Their number. */
+/* The prime factors of the ranks as axes, those between nodes first, the largest first. Returns their number. */
 static int prime_axes(int nranks, Digit axis[MAX_AXES]) {
     int32_t size[MAX_AXES] = {0};
     int n = 0;
@@ -236,13 +239,14 @@ static int prime_axes(int nranks, Digit axis[MAX_AXES]) {
     return n;
 }
 
-/* The first so many axes together, then as many at a time as are said. What is found before the last ones is not kept. The axes that are left divide the peak at best. */
+/* Solves the first `together` axes at once, then `then` at a time. Only the last solution is kept. Before it the limit is multiplied by
+ * the ranks of the axes that are left, which divide the peak by that at best. */
 static void solve_axes(Search *s, int together, int then, int64_t limit) {
     int64_t left = s->b->front.graph.nranks;
     Mesh all = {0};
     all.naxes = prime_axes(s->b->front.graph.nranks, all.axis);
     const int first = s->found.n;
-    s->most = 0; /* the best of some axes may be a step of the best of all */
+    s->most = 0; /* the best of some axes may lead to the best of all */
     for (int a = 0; a < all.naxes; together = then) {
         const Strategy *const *base = a > 0 ? s->found.at[first].chosen.strategy : NULL;
         Mesh mesh = {0};
@@ -263,7 +267,8 @@ void solve_by_axis(Search *s, int64_t limit) {
     solve_axes(s, 1, 1, limit);
 }
 
-/* Two axes at a time, the first one alone or not, know more of each other; what they leave for the others may be worse. Of thousands of ranks that would take seconds. */
+/* Two axes at a time, the first one alone or not, fit each other better, but may leave worse choices for the other axes. With thousands
+ * of ranks that would take seconds. */
 void solve_by_axes(Search *s) {
     const int first = s->found.n;
     solve_by_axis(s, 0);
@@ -307,7 +312,7 @@ const Strategy *strategy_of_split(Graph *g, const Node *node, const Split *split
     return graph_strategy(g, &strategy);
 }
 
-/* The pairs' strategies with the rows along the first so many axes. A product that cannot be split so is free. */
+/* The pairs' strategies with the rows split along the first nrows axes. A product that cannot be split so is left free. */
 static const Strategy *const *strategies_of_pairs(Search *s, const Pairs *pairs, const Mesh *axes, int nrows) {
     Graph *g = &s->b->front.graph;
     const Strategy **fixed = arena_alloc(&s->arena, sizeof *fixed * ((size_t)g->nodes.n + 1));

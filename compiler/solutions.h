@@ -14,19 +14,19 @@ typedef struct Found {
     const char *how; /* the name of a search */
     Mesh mesh;
     Chosen chosen;          /* in the build's arena; strategy NULL: as it was */
-    const Pricing *pricing; /* of the model that it is a solution of; NULL: of none */
+    const Pricing *pricing; /* of the model that it solves; NULL: of none */
     double seconds, bound;
     int64_t peak_bytes; /* of the model, on a rank; 0: it is not known */
     Measures measures;  /* auto: with which it fits into the memory */
-    BuildCost cost;     /* auto: with them; step_s 0: not compiled yet */
-    Budget *budget;     /* auto: on the way there; NULL: not compiled yet, or it cannot be */
+    BuildCost cost;     /* auto: with these measures; step_s 0: not compiled yet */
+    Budget *budget;     /* auto: where measures are found; NULL: not compiled yet, or it cannot be */
     BuildCost bare;     /* auto: before measures for memory */
-    int nchanges;       /* auto: that were taken near it (improve.h) */
-    bool fitted;        /* auto: they are there, */
-    bool twin;          /* but another one costs the same, and has them */
+    int nchanges;       /* auto: changes that were taken near it (improve.h) */
+    bool fitted;        /* auto: measures for memory were looked for, */
+    bool twin;          /* but only for another solution, which costs the same */
 } Found;
 
-/* What was compiled of it. */
+/* A solution that was compiled. */
 typedef struct Compiled {
     Budget *budget;
     const char *how;
@@ -46,8 +46,8 @@ typedef struct Share {
 typedef struct Search {
     Build *b;
     Arena arena;
-    const Reads *reads; /* of its graph */
-    bool large;         /* few of its solutions are compiled: those that the model takes to be much slower are not looked for */
+    const Reads *reads; /* of the build's graph */
+    bool large;         /* few solutions are compiled; those that the model takes to be much slower are not looked for */
     VEC(Found) found;
     VEC(Compiled) all;
     VEC(const Pricing *) pricings;
@@ -57,68 +57,71 @@ typedef struct Search {
     const Strategy *const *also;  /* ModelInput */
     double behind;                /* ModelInput */
     double most;                  /* ModelInput: of what is found with this `behind` */
-    double beyond;      /* > 0: a solution that takes as long, in seconds, is not looked for; 0: of large nets one that takes `most` */
-    bool shares_models; /* many are solved that differ in fixed and also alone: what they have in common is kept, */
-    VEC(Share) shares;  /* of one behind and most */
-    int nmeshes;        /* on which dynamic_programming solved it */
-    int64_t work;       /* entries of tables looked at */
-    int64_t made;       /* choices and edges of the models solved */
-    int64_t apart;      /* of taken_work, what improve has done: other searches of the net do without */
-    bool faster;        /* what saves time is tried without need, too (budget.h) */
-    int64_t least;      /* > 0: solve looks for solutions with a peak from here on, up to that of the best, */
-    double worth;       /* that take less than this */
-    int64_t limit;      /* > 0: solve looks for one with a peak of at most so much */
+    double beyond;                /* > 0: solutions that take so many seconds are not looked for; 0: of large nets those that take `most` */
+    bool shares_models;           /* many models are solved that differ only in fixed and also: what they have in common is kept, */
+    VEC(Share) shares;            /* for one behind and most */
+    int nmeshes;                  /* on how many dynamic_programming solved the net */
+    int64_t work;                 /* entries of tables looked at */
+    int64_t made;                 /* choices and edges of the models solved */
+    int64_t apart;                /* of taken_work, the part of improve, which other searches of the net do without */
+    bool faster;                  /* measures that save time are tried even where none is needed (budget.h) */
+    int64_t least;                /* > 0: solve looks for solutions whose peaks are from this up to that of the best, */
+    double worth;                 /* and that take less than this */
+    int64_t limit;                /* > 0: solve looks for a solution whose peak is at most this */
 } Search;
 
-#define WORTH 1.1 /* what takes longer than the best known by more is no solution worth compiling */
+#define WORTH 1.1 /* a solution slower than the best known by a larger factor is not worth compiling */
 
-/* The best on a mesh, with base as in model_init. False: there is none. */
+/* Adds the best on a mesh, with ModelInput.base. False: there is none. */
 bool solve_on(Search *s, const Mesh *mesh, const Strategy *const *base);
-/* Of a net with these strategies, per forward node: the model's seconds of conversions to and from it, and of the part of its kernels that several ranks compute. Returns what all of it takes. */
+/* Of the net with these strategies. seconds, per forward node: what the model counts for conversions to and from it, and for the part
+ * of its kernels that several ranks compute alike. Returns the model's seconds of the whole net. */
 double seconds_of_nodes(Search *s, const Strategy *const *strategy, double *seconds);
-/* dynamic_programming: the best on each mesh of up to two axes, and of three where that is asked for. */
+/* dynamic_programming: adds the best on each mesh of up to two axes, and of three where that is asked for. */
 void solve_on_meshes(Search *s);
-/* recursive_programming: the best choice along one axis after another, where those before it are fixed; with a peak of at most limit (0: any). */
+/* recursive_programming: adds the best along one axis after another, with those before it fixed; with a peak of at most limit (0: any). */
 void solve_by_axis(Search *s, int64_t limit);
-/* The best of that and of the same with two axes at a time. */
+/* Adds the best of that and of the same with two axes at a time. */
 void solve_by_axes(Search *s);
-/* The same as solve_by_axis within some limits, from below this peak down to s->least: where one is too low, all lower ones are. */
+/* solve_by_axis within some limits, from below the peak `most` down to s->least, until one is too low: all lower ones are too. */
 void solve_by_axis_within(Search *s, int64_t most);
-/* The best, axis by axis, of those in which the products that pairs_find finds have their rows split along the first axes, and what is between the two of a pair along the others, which
- * are within a node: Megatron's way (Shoeybi et al. 2019), with as many groups of rows as are best; each: with each number of them. None where there are no pairs. */
+/* Adds the best, axis by axis, in which the products of pairs_find have their rows split along the first axes, and the letter between the
+ * two of a pair along the others, which are within a node: Megatron's way (Shoeybi et al. 2019). It has as many groups of rows as are
+ * best; each: adds one for each number of groups. Adds none where there are no pairs. */
 void solve_with_pairs(Search *s, bool each);
 /* Up to two factors of an operator, each split along all axes of a mesh, and no other. */
 typedef struct Split {
     int n, factor[2];
     Mesh along[2];
 } Split;
-/* The strategy that splits them. NULL: it cannot be. */
+/* The strategy that splits them. NULL: they cannot be split so. */
 const Strategy *strategy_of_split(Graph *g, const Node *node, const Split *split);
 /* Whether a factor can be split in so many parts, 2 or more. */
 bool may_split(const Graph *g, const Node *node, int factor, int64_t parts);
-/* The meshes of two axes, the smaller one outside, that the ranks make. */
+/* Adds all meshes of two axes that the ranks make, the smaller axis first. */
 void meshes_of_two(Search *s, Meshes *meshes);
 /* For qsort: by seconds. */
 int found_compare(const void *a, const void *b);
 
 /* ---- taken.c */
 
-/* Gives the net strategies, layouts and measures, and b->front.search; result NULL: it is left. */
+/* Gives the net strategies, layouts and measures, and sets b->front.search; result NULL: it stays as it is. */
 void taken_apply(Build *b, const Chosen *chosen, const SearchResult *result, const Measures *measures);
 /* Notes in b->front.decision what is taken, for another compilation of the net. */
 void taken_note(const Search *s, const Found *found);
 /* Takes over what another compilation of the net has decided, which may have had fewer batches of a step. False with b->error. */
 bool taken_again(Build *b);
-/* Nodes compiled; entries of tables looked at, models made and conversions planned count as so many as take about as long. */
+/* The work so far, in nodes compiled: entries of tables, models and conversions count as so many nodes as take about as long. */
 int64_t taken_work(const Search *s);
-/* Of it auto does so much, about a second's: when half of it is done no other model is solved, and what is near the best plan is looked for until all of it is. */
+/* The work that auto may do, about a second's. After half of it no other model is solved; the search near the best plan goes on until
+ * all of it is done. */
 enum { AUTO_WORK = 170000 };
 int taken_compiled(const Search *s); /* how many programs were compiled, so far */
 
 /* ---- search.c */
 
-/* The build with a solution's layouts, for what is tried with its strategies. */
+/* A copy of the build with a solution's layouts, to try its strategies in. */
 const Build *with_layouts(Search *s, const Found *found);
 bool chosen_equal(const Graph *g, const Chosen *a, const Chosen *b);
-/* Below 0: the first keeps to more of what the user demands, or else comes closer to the memory. */
+/* Below 0: a meets more of the user's demands, or as many and exceeds the memory by less. */
 int compare_demands(const Search *s, const Found *a, const Found *b);

@@ -1,11 +1,13 @@
-/* stage_count: the pipeline that is best (`stages = auto`): in how many stages, and, where the net does not say it, in how many parts each batch is taken and how many chunks each stage has.
+/* stage_count: finds the best pipeline (`stages = auto`): how many stages it has, and, where the net does not say so, into how many parts each batch is divided and how many chunks
+ * each stage has.
  *
- * What is tried is compiled, with what the search finds for the ranks of a stage, and with its cuts: what a step then takes is what the plan is predicted to take (oracle.h). Of each divisor of the ranks first as many
- * parts as keep all stages busy, then twice as many, and so on as long as that is better, else half as many; then 2 and 4 chunks. All of these have the strategies that were found for the first, but where measures for
- * memory depend on it. One stage, which the net has without, is compiled first, whole, with all that its memory takes (micro.c), and is what the others are compared with, so that nothing is taken that is worse.
- * Work is counted in forward operators times batches, a search for SEARCHED of them; what would be more than there is room for is left out.
+ * Each pipeline that is tried is compiled, with the strategies that the search finds for the ranks of a stage, and with its cuts; it is judged by the predicted step of its plan
+ * (oracle.h). For each divisor of the ranks the first has as many parts as keep all stages busy; then come twice as many, and so on as long as that is better, else half as
+ * many; then 2 and 4 chunks. All of these have the strategies found for the first, unless measures for memory depend on it. One stage, which is the net without `stages`, is
+ * compiled first, with all that its memory takes (micro.c); the others are compared with it, so that nothing worse is taken. Work is counted in forward operators times batches,
+ * and a search as SEARCHED of them; what would be too much work is left out.
  *
- * So it is where a net says nothing of stages, and nothing else fits into the memory that it may need. */
+ * The same is done where a net says nothing of stages and nothing else fits into the memory. */
 #include <math.h>
 #include <string.h>
 
@@ -14,27 +16,28 @@
 #include "compiler/search.h"
 #include "compiler/tasks.h"
 
-/* Limits below the one that there is; stages; batches of a step; chunks; nodes of a net for which it is asked though it does not ask; forward operators times batches of all that is tried. */
+/* The most: limits tried below the net's; stages; batches of a step; chunks; nodes of a net that does not ask for stages; work, in forward
+ * operators times batches. */
 enum { BELOW = 2, MOST_STAGES = 64, MOST_BATCHES = 256, MOST_CHUNKS = 4, MOST_NODES = 20000, MOST_WORK = 1 << 17, SEARCHED = 8 };
 
 #define NEARLY 1.2 /* times the limit, or what the fastest takes */
-#define CLOSE 1.1  /* times what the best takes: a lower limit may make up for it */
+#define CLOSE 1.1  /* times what the best takes: a search within a lower limit may make up for it */
 
 bool stage_count_asked(const Compilation *c) {
     return program_train(c)->front.graph.settings.stages_auto && c->stages == NULL && c->options->overrides.nranks > 1;
 }
 
 struct Counting {
-    Compilation *c; /* with the options that the user gave: a pipeline is none of the parts that were found for one stage */
+    Compilation *c; /* with the options that the user gave: parts that were found for one stage are not those of a pipeline */
     StageCount *count;
     const Settings *settings;
     int64_t rows;                /* of a batch; 1: it is not divided */
-    int64_t batches;             /* of a step, where they are whole */
+    int64_t batches;             /* of a step, when whole */
     int64_t limit;               /* bytes of a rank; 0: none */
-    int64_t states;              /* of these at least, in even parts */
+    int64_t states;              /* bytes that states take at least, in even parts */
     int64_t work;                /* that is left; */
-    int operators;               /* a batch takes so much */
-    double fastest;              /* step of what fits, seconds */
+    int operators;               /* what a batch takes of it */
+    double fastest;              /* seconds of the fastest step that fits */
     const SearchTaken *decision; /* what was found for these stages; NULL: nothing yet, or it depends on the memory */
 };
 
@@ -45,13 +48,13 @@ static bool better_than(const StageTried *a, const StageTried *b) {
     return a->step_s < b->step_s;
 }
 
-/* Whether so many stages can take so many batches: interleaved takes as many of them as there are stages at a time. */
+/* Whether so many stages can run so many batches: interleaved 1F1B takes as many at a time as there are stages. */
 static bool may_take(const Counting *k, int64_t stages, int64_t parts, int64_t chunks) {
     const int64_t batches = k->batches * parts;
     return parts >= 1 && k->rows % parts == 0 && batches <= MOST_BATCHES && (chunks == 1 || batches % stages == 0);
 }
 
-/* Compiles it with strategies that are there, or those that a search finds. */
+/* Compiles a pipeline with its decision, if it has one. */
 static void try_one(const Counting *k, StageTried *tried) {
     BuildCost cost;
     tried->compiles = may_take(k, tried->stages, tried->parts, tried->chunks) && stages_cost(k->c, tried, &cost, &tried->idle);
@@ -71,14 +74,16 @@ static bool takes_measures(const StageTried *tried) {
     return tried->decision != NULL && tried->decision->measures.n > 0;
 }
 
-/* Whether so many parts of a batch may fit where others do not: if all but the states and the workspace is as much smaller. With fewer parts as many batches are under way, but fewer gradients are added up. */
+/* Whether so many parts of a batch may fit where those of `others` do not: if all but states and workspace shrinks as parts do. With fewer
+ * parts as many batches are under way, but fewer gradients are added up. */
 static bool may_fit(const Counting *k, const StageTried *others, int64_t parts) {
     const int64_t stays = k->states + others->workspace_bytes, rest = others->bytes - stays;
     if (others->over_bytes == 0 || rest < 0) return true;
     return stays + (parts > others->parts ? rest * others->parts / parts : rest / 2) <= k->limit;
 }
 
-/* Whether a quick search finds strategies that nearly fit, and are nearly as fast as what fits: a whole one finds what holds less and is faster, but not by much. */
+/* Whether a quick search finds strategies that nearly fit and are nearly as fast as what fits: a whole search finds better ones, but not
+ * by much. */
 static bool comes_near(const Counting *k, StageTried *tried) {
     tried->compiles = stages_decide(k->c, tried, "recursive_programming");
     if (tried->compiles) try_one(k, tried);
@@ -86,7 +91,7 @@ static bool comes_near(const Counting *k, StageTried *tried) {
            (memory_within(tried->bytes, tried->workspace_bytes, NEARLY, k->limit) && tried->step_s <= NEARLY * k->fastest);
 }
 
-/* With the strategies that a search finds. */
+/* Compiles a pipeline with the strategies that a search finds. */
 static void search_one(Counting *k, StageTried *tried) {
     const bool quick = k->settings->memory_bytes > 0 && k->settings->mode == MODE_AUTO && strcmp(k->settings->search, "auto") == 0 &&
                        tried->stages < k->c->options->overrides.nranks;
@@ -96,7 +101,7 @@ static void search_one(Counting *k, StageTried *tried) {
     if (tried->compiles) try_one(k, tried);
 }
 
-/* Makes *best what is better. False: it is not, or there is no room for it. */
+/* Tries a pipeline, which becomes *best if it is better. False: it is not, or there is no work left for it. */
 static bool try_stages(Counting *k, StageTried *best, int64_t stages, int64_t parts, int64_t chunks) {
     StageTried tried = {
         .stages = (int)stages, .chunks = (int)chunks, .parts = (int)parts, .batches = (int)(k->batches * parts), .decision = k->decision};
@@ -119,7 +124,7 @@ static bool try_stages(Counting *k, StageTried *best, int64_t stages, int64_t pa
     return true;
 }
 
-/* At least so many parts in which a batch can be taken, if there are such so that the stages divide the batches of a step. */
+/* The fewest parts, at least so many, that a batch can be divided into, preferably such that the stages divide the batches of a step. */
 static int64_t parts_from(const Counting *k, int64_t stages, int64_t least) {
     for (int64_t all = 0; all < 2; all++)
         for (int64_t parts = least; parts <= k->rows; parts++)
@@ -127,14 +132,14 @@ static int64_t parts_from(const Counting *k, int64_t stages, int64_t least) {
     return 0;
 }
 
-/* At most so many; 0: none. */
+/* The most parts, at most so many; 0: none. */
 static int64_t parts_to(const Counting *k, int64_t stages, int64_t most, int64_t chunks) {
     while (most > 0 && !may_take(k, stages, most, chunks))
         most--;
     return most;
 }
 
-/* Where nothing fits yet: as many parts as there can be, of those behind the ones that were tried last. */
+/* Where nothing fits yet: tries as many parts as there can be, beyond those tried last. */
 static void try_most(Counting *k, StageTried *best, int64_t parts) {
     int64_t most = 0;
     while ((parts = parts_from(k, best->stages, 2 * parts)) > 0)
@@ -142,7 +147,7 @@ static void try_most(Counting *k, StageTried *best, int64_t parts) {
     if (most > 0 && may_fit(k, best, most)) try_stages(k, best, best->stages, most, best->chunks);
 }
 
-/* Parts for the best in so many stages. */
+/* Tries other numbers of parts for the best pipeline with so many stages. */
 static void try_parts(Counting *k, StageTried *best) {
     const int64_t stages = best->stages, first = best->parts;
     int64_t parts = first;
@@ -164,7 +169,7 @@ static void try_count(Counting *k, int stages) {
     const bool fits = busy > 0 && busy * k->batches * k->operators * SEARCHED <= k->work;
     k->decision = NULL;
     try_stages(k, &best, stages, fits ? busy : 1, chunks);
-    if (!best.compiles && fits && busy > 1) { /* in parts the net may be another one */
+    if (!best.compiles && fits && busy > 1) { /* in parts the net may compute something else */
         k->rows = 1;
         best = (StageTried){0};
         try_stages(k, &best, stages, 1, chunks);
@@ -176,7 +181,7 @@ static void try_count(Counting *k, int stages) {
     vec_push(k->c->arena, &k->count->best, best);
 }
 
-/* Searches once more, to keep within less than the limit. False: there is no room for it, or nothing is found. */
+/* Searches again within `aim`, which is below the limit. False: there is no work left for it, or nothing is found. */
 static bool search_within(Counting *k, StageTried *tried, int64_t aim) {
     const int64_t work = (int64_t)k->operators * tried->batches * SEARCHED;
     StageTried below = *tried;
@@ -191,7 +196,8 @@ static bool search_within(Counting *k, StageTried *tried, int64_t aim) {
     return true;
 }
 
-/* What keeps within less than the limit may fit where this does not, or be faster: a search takes measures one after another, and sees the first few batches of a step. */
+/* Searches within lower limits, whose plans may fit where this one does not, or be faster: a search takes measures one after another, and
+ * sees only the first few batches of a step. */
 static void search_below(Counting *k, StageTried *tried) {
     const int first = limit_from(k->limit, tried->workspace_bytes) - 1;
     tried->below = true;
@@ -207,7 +213,7 @@ static StageTried *best_tried(StageCount *count) {
     return best;
 }
 
-/* The fastest of which lower limits are not known and may bring something; NULL: it is slower than the best of all. */
+/* The fastest for which lower limits have not been tried and may bring something; NULL: it is much slower than the best of all. */
 static StageTried *next_below(const Counting *k) {
     const StageTried *taken = best_tried(k->count);
     StageTried *next = NULL;
@@ -220,7 +226,7 @@ static StageTried *next_below(const Counting *k) {
     return taken->over_bytes > 0 || (next != NULL && next->step_s < CLOSE * taken->step_s) ? next : NULL;
 }
 
-/* The best may have the strategies that were found for fewer parts or chunks: those of a search of its own may be better. */
+/* Searches for the best itself, which may have strategies that were found for fewer parts or chunks. */
 static void search_best(Counting *k) {
     StageTried *best = best_tried(k->count), again = *best;
     const int64_t work = (int64_t)k->operators * best->batches * SEARCHED;
@@ -231,7 +237,7 @@ static void search_best(Counting *k) {
     if (better_than(&again, best)) *best = again;
 }
 
-/* What was found, with what it takes; of other batches, or less than the limit, nothing bounds the best. */
+/* The decision, with the step that it takes; if it was found for other batches, or within a lower limit, it has no bound. */
 static const SearchTaken *decision_of(Arena *arena, const StageTried *taken) {
     SearchTaken *decision = arena_alloc(arena, sizeof *decision);
     *decision = *taken->decision;
@@ -265,7 +271,7 @@ static Counting *count_begin(Compilation *c) {
     return k;
 }
 
-/* Of two stages, and more. What is best of these and what is known; NULL: nothing else compiles. */
+/* Tries two stages and more. Returns the best of these and of what is known; NULL: it is one stage, or nothing compiles. */
 static StageCount *count_more(Counting *k) {
     StageCount *count = k->count;
     const int nranks = k->c->options->overrides.nranks;

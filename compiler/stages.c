@@ -1,20 +1,20 @@
 /* stages: which stage of a pipeline runs each operator (`stages` in the parallel block).
  *
- * With `chunks` the net is cut into so many times as many parts, which the stages have in turn: all that is said of stages here is then of parts, as Node.stage is.
+ * With `chunks` the net is cut into that many times as many parts, which the stages get in turn. All that is said of stages here is then of these parts, as Node.stage is.
  *
- * Before: expand; all strategies are of the ranks of one stage. After: Node.stage of every node, and graph.nranks counts the ranks of all stages: a stage is the ranks of
- * one value of their slowest digit. What is computed of constants alone, and inputs that several stages take, belong to no stage: all ranks have them. The operators of
- * a stage follow each other in program order, unless hints (`stage 1`) ask for another one, so what a stage reads is made by it or by one before it, in the forward pass.
+ * Before: expand; all strategies are for the ranks of one stage. After: Node.stage of every node is set, and graph.nranks counts the ranks of all stages: a stage is the
+ * ranks with one value of their slowest digit. What is computed from constants alone, and inputs that several stages read, belong to no stage: all ranks have them. The operators
+ * of a stage follow each other in program order, unless hints (`stage 1`) ask for another one; so in the forward pass a stage reads what it or a stage before it made.
  *
- * Hints hold: what they contradict is an error. Between them the cuts are where the slowest stage takes the least time: its kernels, forward and backward, and what it exchanges with its neighbours; of
- * equal ones where the fewest bytes cross. Where a rank may need so much memory and no more, first of all no stage holds more than that, as far as states and what gradients take say so
- * (search/chain.h). Gradients are computed where their operators are, parameters and their slots lie where their first user is. */
+ * Hints hold; those that cannot are an error. Between them the cuts are where the slowest stage takes the least time, in kernels, forward and backward, and exchanges with
+ * its neighbours; of equal cuts, where the fewest bytes cross. Where the memory of a rank is limited, first of all no stage exceeds that, judged by states and by what
+ * gradients read (search/chain.h). Gradients are computed where their operators are; parameters and their slots lie where their first user is. */
 #include "compiler/search.h"
 #include "compiler/sharded.h"
 #include "compiler/tasks.h"
 #include "search/chain.h"
 
-enum { MAX_CUTS = 400 }; /* places where cuts are looked for: of longer nets the best ones of so many runs of operators */
+enum { MAX_CUTS = 400 }; /* places where cuts are tried: of longer nets the best in each of so many runs of operators */
 
 /* Forward operators in the order of the stages, that is program order unless hints say otherwise, and what a cut in front of each costs. */
 typedef struct Line {
@@ -23,15 +23,15 @@ typedef struct Line {
     int n, nstages;
     int *node;       /* position -> node */
     double *behind;  /* position p: seconds of the kernels of positions 0 .. p - 1 */
-    double *states;  /* likewise: bytes of a rank of the parameters whose first user they are, their slots and gradients */
-    double *held;    /* and of what gradients take of one batch */
+    double *states;  /* likewise: bytes on a rank of the parameters that they use first, with slots and gradients */
+    double *held;    /* likewise: bytes on a rank of what gradients read, for one batch */
     double *bytes;   /* position p: what crosses a cut between p - 1 and p, forward and backward, of a rank */
-    int *messages;   /* the same: in how many messages */
-    int *next_asked; /* position p: the first one from p on whose stage is asked; n: none */
-    int *last_asked; /* position p: the last one before p; -1: none */
-    int *batches;    /* per stage: of which it holds values at once */
+    int *messages;   /* likewise: in how many messages */
+    int *next_asked; /* position p: the first from p on whose stage a hint asks for; n: none */
+    int *last_asked; /* position p: the last before p with such a hint; -1: none */
+    int *batches;    /* per stage: the number of batches whose values it holds at once */
     int ncuts;
-    int *cut; /* positions where cuts are looked for; the first is 0, the last n */
+    int *cut; /* positions where cuts are tried; the first is 0, the last n */
 } Line;
 
 static const Machine *machine_of(const Build *b) {
@@ -51,11 +51,11 @@ bool *graph_constant_nodes(const Graph *g) {
 
 /* ---------------------------------------------------------------- the order of operators */
 
-/* What hints say of the stage of a node, from 0. */
+/* The stages, from 0, that hints allow for a node. */
 typedef struct Within {
-    int least;     /* what it takes is of this stage */
-    int most;      /* what takes it is */
-    int least_for; /* the node whose hint says so; -1: none does */
+    int least;     /* the first, as its hint or those of what it reads say */
+    int most;      /* the last, as its hint or those of its users say */
+    int least_for; /* the node whose hint sets `least`; -1: none does */
 } Within;
 
 static bool asked_before(const Build *b, const Graph *g, int node, const Within *within) {
@@ -68,7 +68,7 @@ static bool asked_before(const Build *b, const Graph *g, int node, const Within 
     return false;
 }
 
-/* Fills in between which stages hints leave each operator. False after a diagnostic: there are none. */
+/* Fills in the first and the last stage that hints allow for each operator. False after a diagnostic: hints contradict each other. */
 static bool find_within(const Build *b, const Graph *g, const bool *constant, int nstages, Within *within) {
     const int nforward = graph_nforward(g);
     for (int n = 0; n < nforward; n++) {
@@ -92,7 +92,8 @@ static bool find_within(const Build *b, const Graph *g, const bool *constant, in
     return true;
 }
 
-/* The operators in an order in which the stages that are asked follow each other: each without a hint goes with the one before it in the net, as far as what it takes and what takes it allow that. */
+/* Puts the operators in an order in which the stages that hints ask for ascend. One without a hint gets the stage of the one before it
+ * in the net, as far as its operands and users allow that. */
 static bool line_order(Line *line, const bool *constant) {
     const Graph *g = line->g;
     const int nforward = graph_nforward(g);
@@ -121,7 +122,7 @@ static double bytes_of(const Graph *g, const Node *node, int k) {
     return (double)layout_max_bytes(&layout, type);
 }
 
-/* Of a rank of the stage, about: a parameter, its slots, of which ranks with equal copies may have parts, and its gradient. */
+/* About how many bytes of a rank of the stage a parameter takes, with its gradient and slots, which ranks with equal copies may divide. */
 static double state_bytes(const Graph *g, const Node *user, int operand) {
     const int state = graph_producer(g, user->in[operand])->state;
     const State *of = &g->states.at[state];
@@ -136,7 +137,7 @@ static double state_bytes(const Graph *g, const Node *user, int operand) {
     return bytes + (of->trainable ? own : 0);
 }
 
-/* Per value: a gradient takes it. */
+/* Per value: a gradient reads it. */
 static bool *taken_by_gradients(const Graph *g) {
     bool *taken = arena_alloc(g->arena, (size_t)g->values.n + 1);
     for (int n = graph_nforward(g); n < g->nodes.n; n++)
@@ -145,7 +146,7 @@ static bool *taken_by_gradients(const Graph *g) {
     return taken;
 }
 
-/* Sums up to each position of what its operators take, and of what they hold. */
+/* Sums up to each position: the seconds that its operators take, and the bytes that they hold. */
 static void line_sums(Line *line) {
     const Graph *g = line->g;
     const bool *active = graph_active(g, g->arena), *taken = taken_by_gradients(g);
@@ -167,7 +168,7 @@ static void line_sums(Line *line) {
     }
 }
 
-/* What crosses each cut: values that are made before it and taken behind it. */
+/* Counts what crosses each cut: values that are made before it and read behind it. */
 static void line_crossings(Line *line) {
     const Graph *g = line->g;
     const bool *active = graph_active(g, g->arena);
@@ -233,7 +234,7 @@ static bool line_init(Line *line, const Build *b, Graph *g, const bool *constant
     return true;
 }
 
-/* What the cut at a position takes. */
+/* The seconds of what crosses the cut at a position. */
 static double crossing_seconds(const Line *line, int position) {
     const Machine *machine = machine_of(line->b);
     const MachineLevel *link = line->g->nranks < machine->ranks_per_node ? &machine->rank : &machine->node;
@@ -243,12 +244,12 @@ static double crossing_seconds(const Line *line, int position) {
 
 /* ---------------------------------------------------------------- where to cut */
 
-/* Whether a cut at a position does not divide what stands for one operator. */
+/* Whether a cut at a position keeps what one operator was expanded to together. */
 static bool may_cut(const Line *line, int p) {
     return chosen_of(line->b, line->node[p - 1]) != chosen_of(line->b, line->node[p]);
 }
 
-/* Where hints ask for other stages at positions from and to, without one between them: enough places for the cuts between them. */
+/* Where hints ask for other stages at positions from and to, without a hint between: marks enough places for the cuts between them. */
 static void mark_between(const Line *line, int from, int to, bool *marked) {
     int missing = asked_at(line, to)->stage - asked_at(line, from)->stage, best = -1;
     if (missing == 0) return;
@@ -259,7 +260,7 @@ static void mark_between(const Line *line, int from, int to, bool *marked) {
         if (may_cut(line, p)) marked[p] = true, missing--;
 }
 
-/* Of each of MAX_CUTS runs of operators that take about as long the position where the least crosses, and what hints ask for. */
+/* The places for cuts: in each of MAX_CUTS runs of operators that take about as long, where the fewest bytes cross; and what hints need. */
 static void line_cuts(Line *line) {
     bool *marked = arena_alloc(line->g->arena, (size_t)line->n + 1);
     const double each = line->n > MAX_CUTS ? line->behind[line->n] / MAX_CUTS : 0;
@@ -279,7 +280,7 @@ static void line_cuts(Line *line) {
     line->cut[line->ncuts++] = line->n;
 }
 
-/* A ChainRun. Not where hints ask for another stage; in the order of a line they follow each other, so that the first and the last within it say that of all. */
+/* A ChainRun. False: a hint in it asks for another stage. In a line such stages ascend, so its first and last hint decide. */
 static bool stage_run(const void *context, int stage, int from, int to, ChainRun *run) {
     const Line *line = context;
     const int begin = line->cut[from], end = line->cut[to], first = line->next_asked[begin], last = line->last_asked[end];
@@ -298,7 +299,7 @@ static bool none_left(const Line *line, int stage, int position) {
     return false;
 }
 
-/* The most stages, or chunks of as many stages, that the operators are enough for. */
+/* Hints at the most stages, or chunks of as many stages, that there are enough operators for. */
 static void hint_fewer(const Line *line) {
     Diags *diags = line->b->diags;
     const int nstages = settings_stages(&line->g->settings), nranks = line->g->nranks * nstages, runs = line->ncuts - 1;
@@ -316,7 +317,7 @@ static void hint_fewer(const Line *line) {
         diag_hint(diags, "leave out stages: %d ranks have no number of stages that this net is enough for", nranks);
 }
 
-/* Why there are no cuts. */
+/* Says why there are no cuts. */
 static bool no_cuts(const Line *line) {
     const Settings *settings = &line->g->settings;
     int before = -1, stage = -1;
@@ -346,7 +347,7 @@ static StageWhy why(const Line *line, int p, int stage) {
 static bool cut_line(Build *b, Line *line) {
     double *crossing = arena_alloc(line->g->arena, sizeof *crossing * (size_t)line->ncuts);
     int *place = arena_alloc(line->g->arena, sizeof *place * (size_t)(line->nstages + 1));
-    const int nstages = settings_stages(&line->g->settings); /* each has as many parts */
+    const int nstages = settings_stages(&line->g->settings); /* each has equally many parts */
     const int64_t most = b->front.decision != NULL ? b->front.decision->limit : budget_limit(b);
     const int64_t limit = line->g->settings.cut_bytes > 0 ? line->g->settings.cut_bytes : most;
     for (int i = 0; i < line->ncuts; i++)
@@ -378,7 +379,7 @@ static bool cut_forward(Build *b, Graph *g, const bool *constant) {
     return cut_line(b, &line);
 }
 
-/* Per state of train the stage that reads and writes it, or holds it; 0: all. */
+/* Per state of train: the stage that reads and writes it, or holds it; 0: all. */
 static int *stages_of_states(const Graph *g, Arena *arena) {
     int *of_state = arena_alloc(arena, sizeof *of_state * (size_t)(g->states.n + 1));
     for (int n = 0; n < g->nodes.n; n++)
@@ -388,7 +389,7 @@ static int *stages_of_states(const Graph *g, Arena *arena) {
     return of_state;
 }
 
-/* What train has too has the stage that it has there (follow); the others are where the last of what they read is. */
+/* States of train have the stage that they have there (follow); other nodes have the last stage of their operands. */
 static void follow_forward(Graph *g, const Graph *train, const bool *constant) {
     const int *of_state = stages_of_states(train, g->arena);
     for (int n = 0; n < graph_nforward(g); n++) {
@@ -403,7 +404,7 @@ static void follow_forward(Graph *g, const Graph *train, const bool *constant) {
 
 /* ---------------------------------------------------------------- all other nodes */
 
-/* Leaves: a parameter is where its first user is, an input where all its users are. of_state: per state, to be filled. */
+/* Leaves: a parameter has the stage of its first user, an input that of all its users, if it is one. of_state: per state, to be filled. */
 static void stage_leaves(Graph *g, int *of_state) {
     int *first = arena_alloc(g->arena, sizeof *first * (size_t)(g->values.n + 1)),
         *last = arena_alloc(g->arena, sizeof *last * (size_t)(g->values.n + 1));
@@ -429,7 +430,8 @@ static void stage_leaves(Graph *g, int *of_state) {
     }
 }
 
-/* A copy for another batch, and a gradient, where the node is that it is like; an update where its state is; what else there is where the last of its operands is. */
+/* A copy for another batch, and a gradient, have the stage of their origin; an update that of its state; all other nodes the last stage
+ * of their operands. */
 static void stage_others(Graph *g, const int *of_state) {
     for (int n = graph_nforward(g); n < g->nodes.n; n++) {
         Node *node = &g->nodes.at[n];
@@ -460,7 +462,7 @@ bool pass_stages(Build *b) {
     for (int n = 0; n < graph_nforward(g); n++)
         if (chosen_of(b, n) < b->front.chosen.nodes.n) b->front.chosen.nodes.at[chosen_of(b, n)].stage = g->nodes.at[n].stage;
     g->nranks = b->front.chosen.nranks * (int)g->settings.stages;
-    for (int s = 0; b->follows != NULL && s < b->follows->sharded.graph.states.n; s++) /* pins too */
+    for (int s = 0; b->follows != NULL && s < b->follows->sharded.graph.states.n; s++) /* with their pins */
         g->states.at[s].layout = graph_layout(g, b->follows->sharded.graph.states.at[s].layout, &g->states.at[s].type.shape);
     return true;
 }

@@ -38,7 +38,7 @@ static const char *layout_of(Arena *arena, const Facts *facts, int instance) {
     return layout_named(arena, facts->graph, at->layout, facts->graph->values.at[at->value].type.hidden);
 }
 
-/* Conversions that differ by numbers in their value's name alone, as those of equal layers do. */
+/* Conversions that differ only by numbers in their value's name, as those of equal layers do. */
 typedef struct Alike {
     CommKind kind;
     const char *name; /* of their values, held_kind */
@@ -78,7 +78,7 @@ static const char *times_bytes(Arena *arena, int count, int64_t bytes) {
     return count == 1 ? bytes_named(arena, bytes) : arena_printf(arena, "%d x %s", count, bytes_named(arena, bytes));
 }
 
-/* In the order in which the first of each kind starts. */
+/* Prints conversions in the order in which the first of each kind starts. */
 static void print_conversions(Text *text, const Totals *totals, Arena *arena) {
     Alikes alikes = {0};
     find_alike(&alikes, totals, arena);
@@ -132,7 +132,7 @@ static const Timeline *timeline_of(Build *b) {
     return b->timeline;
 }
 
-/* Of a pipeline: those of the stage that needs the most memory, which waits for the others too. */
+/* Prints the times; of a pipeline, those of the stage that needs the most memory, which waits for the others too. */
 static void print_time(Text *text, const Timeline *timeline, int nroles, const Machine *machine) {
     text_printf(text, "predicted      %.4g ms a step on %s: kernels %.4g ms, communications %.4g ms, %s %.4g ms%s\n",
                 1e3 * timeline->step_s, machine != NULL ? machine->name : machine_cpu.name, 1e3 * timeline->kernel_s,
@@ -153,7 +153,7 @@ static double bubble_of(const Build *b) {
     return pipe_bubble(b->nroles, stage_chunks(b), (int)settings_batches(settings));
 }
 
-/* Of a pipeline: each stage, and for how much of a step it computes nothing. */
+/* Of a pipeline, prints each stage and the part of a step in which it computes nothing. */
 static void print_stages(Text *text, Build *b, Arena *arena) {
     const Settings *settings = &b->front.graph.settings;
     if (b->nroles < 2) return;
@@ -173,7 +173,7 @@ static void print_stages(Text *text, Build *b, Arena *arena) {
     text_printf(text, " and %lld batch%s, nothing else: %.3g %%\n", (long long)batches, batches == 1 ? "" : "es", 100 * bubble_of(b));
 }
 
-/* What the forward pass does that is done again for the backward pass, and what that saves and costs: the program is compiled once more without. */
+/* What of the forward pass is done again for the backward pass, and what that saves and costs: the program is compiled again without it. */
 typedef struct Saved {
     const char *name, *unit; /* "recompute", "kernels" */
     const char *done;        /* "computed" */
@@ -201,7 +201,7 @@ static int all_gathered_again(Build *b) {
     return n;
 }
 
-/* Those that there are, of NSAVED. */
+/* Fills in those of NSAVED that the program has. Returns their number. */
 static int find_saved(Build *b, Arena *arena, Saved *saved) {
     const bool *none = arena_alloc(arena, (size_t)b->front.chosen.nodes.n + 1);
     const Trial without[NSAVED] = {{.recompute = none}, {.gathered_once = true}};
@@ -229,7 +229,7 @@ static void print_saved(Text *text, Build *b, Arena *arena) {
                     s->bytes < 0 ? "more" : "less", 1e3 * fabs(s->seconds), s->seconds < 0 ? "less" : "more");
 }
 
-/* Of the roles of a program the most. */
+/* The most steps of any role of a program. */
 static int most_steps(const Program *program) {
     int steps = 0;
     for (int r = 0; r < program->roles.n; r++)
@@ -244,13 +244,13 @@ static int64_t most_arena(const Program *program) {
     return bytes;
 }
 
-/* A program beside train, in a line. */
+/* Prints a line about a program other than train. */
 static void print_program(Text *text, const Compilation *c, const Build *b, const char *more) {
     text_printf(text, "%-14s %d steps, %s/rank/step sent, arena %s%s\n", b->name, most_steps(b->program),
                 bytes_named(c->arena, b->program->sent_bytes), bytes_named(c->arena, most_arena(b->program)), more);
 }
 
-/* Of a rank, the largest. */
+/* The bytes of all caches on a rank, each at its largest box. */
 static int64_t cache_bytes(const Build *b) {
     const Graph *g = &b->sharded.graph;
     int64_t bytes = 0;
@@ -259,7 +259,7 @@ static int64_t cache_bytes(const Build *b) {
     return bytes;
 }
 
-/* That a step computes. */
+/* The places that a step computes. */
 static int64_t places_of(const Build *prompt) {
     const Graph *g = &prompt->sharded.graph;
     int64_t places = 0;

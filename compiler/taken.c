@@ -1,4 +1,4 @@
-/* taken: what pass search takes, for the net itself and for other compilations of it. */
+/* taken: applies what pass search has chosen to the net itself, and keeps it for other compilations of it. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -32,7 +32,7 @@ static void say(Build *b) {
     text_finish(&text);
 }
 
-/* The net itself changes as its fork did. */
+/* Changes the net itself as its fork was changed. */
 static void apply_measures(Build *b, const Measures *measures) {
     Error never = {0};
     if (measures->n == 0) return;
@@ -53,7 +53,7 @@ void taken_apply(Build *b, const Chosen *chosen, const SearchResult *result, con
     apply_measures(b, measures);
 }
 
-/* With what each brings beside these strategies. */
+/* The measures, with what each saves and costs with these strategies. */
 static Measures weighed(Build *b, const Chosen *chosen, const Measures *measures) {
     Search s = {.b = b};
     Error ignored;
@@ -103,7 +103,7 @@ int taken_compiled(const Search *s) {
     return n;
 }
 
-/* Whether something was faster that does not fit, what is taken before its measures too. */
+/* Whether something was faster that does not fit without measures, be it what is taken itself. */
 static bool limit_costs(const Search *s, const BuildCost *taken, int64_t limit) {
     for (int k = 0; k < s->all.n && limit > 0; k++) {
         const BuildCost *bare = &budget_known(s->all.at[k].budget, 0)->cost;
@@ -122,7 +122,7 @@ static bool limit_hides(const Search *s, int64_t limit) {
     return false;
 }
 
-/* A plan that was compiled: of which strategies, with which measures. */
+/* A plan that was compiled: with which strategies, and with which measures. */
 typedef struct Candidate {
     const Compiled *of;
     const Budgeted *with;
@@ -135,7 +135,7 @@ static int by_bytes(const void *a, const void *b) {
     return (x->step_s > y->step_s) - (x->step_s < y->step_s);
 }
 
-/* The result of a search that would have taken another plan; in the build's arena. */
+/* The result as if the search had taken this plan; in the build's arena. */
 static const SearchResult *result_of(const Search *s, const Candidate *plan, const SearchTaken *taken) {
     const Settings *settings = &s->b->front.graph.settings;
     if (taken->result == NULL) return NULL;
@@ -150,7 +150,7 @@ static const SearchResult *result_of(const Search *s, const Candidate *plan, con
     return result;
 }
 
-/* Of all that was compiled, and breaks no more demands than what is taken, what is faster than everything that needs no more memory. */
+/* Notes in `front` the plans that break no more demands than what is taken and are faster than all that need no more memory. */
 static void note_front(const Search *s, SearchTaken *taken) {
     Arena scratch;
     VEC(Candidate) all = {0};
@@ -176,7 +176,7 @@ static void note_front(const Search *s, SearchTaken *taken) {
     arena_finish(&scratch);
 }
 
-/* As measured: a node takes as long as 5,000 entries, 14 choices or edges of a model, or a conversion. */
+/* As measured, a node takes as long as 5,000 entries, 14 choices or edges of a model, or a conversion. */
 int64_t taken_work(const Search *s) {
     enum { ENTRIES = 5000, MADE = 14 };
     const int nodes = s->b->front.graph.nodes.n + (s->b->eval != NULL ? s->b->eval->front.graph.nodes.n : 0);

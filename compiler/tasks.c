@@ -1,10 +1,11 @@
-/* The order of a pipeline, as if a forward pass of a part took one unit of time and a backward pass two, and messages none: tasks come in the order in which they then
- * begin. Each stage has a list of its own, which `pipeline_scheduler` says:
+/* The order of a pipeline's tasks: that in which they begin if a forward pass of a part takes one unit of time, a backward pass two, and messages none. Each stage has a list of
+ * its own, as `pipeline_scheduler` says:
  * - 1f1b: as many forward passes as there are stages behind it, then a forward and a backward pass in turn, then the backward passes that are left (PipeDream-Flush,
  *   Narayanan et al. 2021): a stage holds the activations of no more batches than there are stages from it to the last one;
  * - gpipe: all forward passes, then all backward passes (Huang et al. 2019);
- * - interleaved: a stage has v parts of the net, the chunks, and takes p batches through the first, then the same through the next one, and so on; backward likewise from the last chunk on.
- *   Again a forward and a backward pass in turn, behind (v - 1) p forward passes and two for each stage behind it (Narayanan et al. 2021, section 2.2; Megatron-LM's schedules.py).
+ * - interleaved: a stage has v parts of the net, the chunks. It takes p batches through the first, then the same through the next one, and so on; backward likewise from the last
+ *   chunk on. Again a forward and a backward pass come in turn, after (v - 1) p forward passes and two more for each stage behind it (Narayanan et al. 2021, section 2.2;
+ *   Megatron-LM's schedules.py).
  * The first two leave each stage idle for (p - 1) / (m + p - 1) of a step of p stages and m batches, the last one for (p - 1) / (v m + p - 1). */
 #include "compiler/tasks.h"
 
@@ -14,14 +15,14 @@
 
 /* ---------------------------------------------------------------- the list of a stage */
 
-/* The i-th forward, or backward, pass of a stage: p batches of a chunk, then of the next one. */
+/* The i-th forward, or backward, pass of a stage: p batches of a chunk come first, then the same of the next one. */
 static Turn pass_of(const Turns *turns, int stage, int i, bool backward) {
     const int p = turns->nstages, v = turns->nchunks, group = i / (p * v), left = turns->nbatches - group * p;
     const int together = left < p ? left : p, within = i - group * p * v, chunk = within / together;
     return (Turn){.part = (backward ? v - 1 - chunk : chunk) * p + stage, .batch = group * p + within % together, .backward = backward};
 }
 
-/* Forward passes before a forward and a backward pass come in turn. */
+/* How many forward passes come before a forward and a backward pass in turn. */
 static int first_passes(const Turns *turns, int stage) {
     const int all = turns->nbatches * turns->nchunks, behind = turns->nstages - 1 - stage;
     int first = all;
@@ -41,7 +42,7 @@ static int first_passes(const Turns *turns, int stage) {
 
 bool turn_of(const Turns *turns, int stage, int k, Turn *turn) {
     const int n = turns->nbatches * turns->nchunks, first = turns->backward ? first_passes(turns, stage) : n;
-    const int in_turn = k - first; /* of those that come in turn */
+    const int in_turn = k - first; /* the place among those that come in turn */
     if (k >= (turns->backward ? 2 * n : n)) return false;
     if (in_turn < 0)
         *turn = pass_of(turns, stage, k, false);
@@ -80,14 +81,14 @@ static Task *task_of(const Pipe *pipe, int part, int batch, bool backward) {
     return &pipe->task[(part * pipe->turns.nbatches + batch) * 2 + backward];
 }
 
-/* What must be done before; NULL: nothing. */
+/* The task that must be done before this one; NULL: none. */
 static const Task *before(const Pipe *pipe, const Turn *turn) {
     const bool last = turn->part + 1 == pipe->turns.nstages * pipe->turns.nchunks;
     if (!turn->backward) return turn->part > 0 ? task_of(pipe, turn->part - 1, turn->batch, false) : NULL;
     return last ? task_of(pipe, turn->part, turn->batch, false) : task_of(pipe, turn->part + 1, turn->batch, true);
 }
 
-/* Each stage does its list; what can begin first is next. */
+/* Simulates all stages, each of which does its list: the task that can begin first is next. */
 static void run(const Pipe *pipe, int *next, double *free_s) {
     for (;;) {
         Task *first = NULL;
@@ -107,7 +108,7 @@ static void run(const Pipe *pipe, int *next, double *free_s) {
     }
 }
 
-/* By begin; of those that begin at once the last stage first: what the others send to it is waited for by then. */
+/* By begin; of tasks that begin at once the one of the last stage is first: what the others send to it is waited for by then. */
 static int by_begin(const void *a, const void *b) {
     const Task *const *x = a, *const *y = b;
     if ((*x)->begin_s != (*y)->begin_s) return (*x)->begin_s < (*y)->begin_s ? -1 : 1;
@@ -136,7 +137,8 @@ static int phase_of(const Build *b, int node) {
     return whole < 0 ? -1 : b->sharded.phase[whole];
 }
 
-/* The part of the net that a node is of, from 0. What takes whole gradients, which may be summed together, is with the part whose gradients its stage makes last. */
+/* The part of the net, from 0, that a node belongs to. What reads whole gradients, which may be summed together, belongs to the part whose
+ * gradients its stage makes last. */
 static int part_of(const Build *b, int node, bool backward) {
     const Node *at = &b->spmd.graph.nodes.at[node];
     const int part = b->sharded.graph.nodes.at[b->spmd.whole_node.at[node]].stage;
@@ -172,7 +174,7 @@ int *tasks_order(const Build *b) {
         const int phase = phase_of(b, n);
         if (!node_is_leaf(node) && phase >= 0 && node->strategy != NULL && node->strategy->pin.digit.size > 0)
             order[n] = numbers[task_of(&pipe, part_of(b, n, phase % 2 == 1), phase / 2, phase % 2 == 1) - pipe.task];
-        for (int i = 0; i < node->nin; i++) { /* never before what it needs: in program order that has its task */
+        for (int i = 0; i < node->nin; i++) { /* never before its operands, which have their tasks already, as this is program order */
             const int maker = g->values.at[node->in[i]].node;
             if (order[maker] > order[n]) order[n] = order[maker];
         }

@@ -1,4 +1,4 @@
-/* tasks: the forward or the backward pass of one batch of a step in one part of the net, and the order of all of them. */
+/* tasks: a task is the forward or the backward pass of one batch of a step in one part of the net; this is the order of all of them. */
 #pragma once
 #include "compiler/build.h"
 
@@ -22,9 +22,9 @@ static inline double pipe_bubble(int stages, int chunks, int batches) {
 
 /* The k-th task of a stage. False: it has no more. */
 bool turn_of(const Turns *turns, int stage, int k, Turn *turn);
-/* Batches whose activations a part holds when its stage holds most. */
+/* The number of batches whose activations a part holds when its stage holds the most. */
 int turns_held(const Turns *turns, int part);
 
-/* Per node of spmd the number of the task that it belongs to, in the order in which tasks begin; what belongs to no stage is part of the task that it waits for.
- * NULL: there are no stages. */
+/* Per node of spmd: the number of the task that it belongs to, in the order in which tasks begin; a node of no stage belongs to the task
+ * that it waits for. NULL: there are no stages. */
 int *tasks_order(const Build *b);

@@ -14,28 +14,28 @@ typedef struct Simulation {
     struct Simulation *all; /* one for each role */
     int nroles;
     Shared *shared; /* per request of the program */
-    int at;         /* the step that comes next */
-    int rank;       /* whose kernels are counted, of those that one rank alone runs */
+    int at;         /* the next step */
+    int rank;       /* of kernels that one rank alone runs, those of this rank count */
     Timeline *timeline;
     const Facts *facts;
     const Role *role;
     const Strategy *const *strategy;
     const Machine *machine;
-    Machine cached; /* the same for what the nearest cache holds that is sent */
+    Machine cached; /* the machine, where what is sent is in the nearest cache */
     Arena *arena;
     Caches caches;
-    double kernels_s, link_s; /* until when the stream of kernels, that of communications is taken */
+    double kernels_s, link_s; /* until when the stream of kernels, and that of communications, is busy */
     int next;                 /* of facts->communications */
     int *started;             /* per request: its event, + 1; 0: none */
-    int *communication;       /* per request: of the facts */
-    double *alone_s;          /* per request, of a bucket its first: what cannot run while kernels do, until it has been waited for */
+    int *communication;       /* per request: its index in the facts */
+    double *alone_s;          /* per request, of a bucket its first: seconds that cannot run beside kernels; 0 once waited for */
 } Simulation;
 
 static void add_event(Simulation *s, TimelineEvent event) {
     vec_push(s->arena, &s->timeline->events, event);
 }
 
-/* Work on the stream of kernels. */
+/* Adds work to the stream of kernels. */
 static void run(Simulation *s, int step, int nsteps, double seconds, double flops, double bytes) {
     add_event(
         s, (TimelineEvent){
@@ -56,7 +56,7 @@ static int alone_on(const Graph *graph, const Role *role, const Step *step) {
     return graph->nranks > 1 && pin->digit.size == graph->nranks ? pin->value : -1;
 }
 
-/* The rank that runs the most kernels which no other one runs. */
+/* The rank that runs the most kernels that no other rank runs. */
 static int busiest_rank(const Graph *graph, const Role *role, Arena *arena) {
     const int n = role->last_rank - role->first_rank + 1;
     int *kernels = arena_alloc(arena, sizeof *kernels * (size_t)(n + 1)), most = 0;
@@ -67,7 +67,7 @@ static int busiest_rank(const Graph *graph, const Role *role, Arena *arena) {
     return role->first_rank + most;
 }
 
-/* Nothing runs: the result lies where its operand lies, or on another rank. */
+/* Whether nothing runs: the result lies where its operand lies, or on another rank. */
 static bool is_free(const Simulation *s, const Step *step) {
     const int alone = alone_on(s->facts->graph, s->role, step);
     if (alone >= 0 && alone != s->rank) return true;
@@ -86,7 +86,7 @@ static bool made_or_read(const Simulation *s, int first, int end, int instance) 
     return false;
 }
 
-/* Bit i: operand i of a member of the step from `first` on is handed to it, or was read by the step before. Result k: it goes to members alone. */
+/* Bit i: an earlier member of the fused step from `first` on has made or read operand i of this member. */
 static unsigned handed_in(const Simulation *s, int first, int member) {
     const Step *step = &s->role->steps.at[member];
     unsigned handed = 0;
@@ -95,6 +95,7 @@ static unsigned handed_in(const Simulation *s, int first, int member) {
     return handed;
 }
 
+/* Bit o: only members read result o. */
 static unsigned handed_out(const Simulation *s, int member) {
     const Step *step = &s->role->steps.at[member];
     unsigned handed = 0;
@@ -103,7 +104,7 @@ static unsigned handed_out(const Simulation *s, int member) {
     return handed;
 }
 
-/* A kernel, or the members of a fused step from `first` on. Returns their number. */
+/* Runs a kernel, or the members of a fused step, from `first` on. Returns their number. */
 static int run_kernels(Simulation *s, int first) {
     const int n = fused_length(s->role, first);
     KernelWork work = {0};
@@ -138,7 +139,7 @@ static int run_kernels(Simulation *s, int first) {
     return n;
 }
 
-/* A slice of what the rank holds, or a new state that was not computed where it belongs. */
+/* Copies a slice of what the rank holds, or a new state that was not computed in its place. */
 static void run_copy(Simulation *s, int step, int from, int to) {
     const double bytes = (double)instance_bytes(s->facts->graph, &s->role->instances.at[to]);
     int8_t cache[2];
@@ -153,7 +154,7 @@ static bool is_in_storage(const Simulation *s, const Step *write) {
 
 /* ---------------------------------------------------------------- communications */
 
-/* What is sent is touched. */
+/* The seconds of a communication. Notes that the caches hold what is sent. */
 static MoveSeconds seconds_of(Simulation *s, const Communication *made, int64_t busiest) {
     const Instance *from = &s->role->instances.at[made->from], *to = &s->role->instances.at[made->to];
     const Machine *machine = caches_touch_one(&s->caches, made->from) == 0 && s->machine->ncaches > 0 ? &s->cached : s->machine;
@@ -165,7 +166,7 @@ static int64_t busiest_of(const Communication *made) {
     return made->sent.max > made->received.max ? made->sent.max : made->received.max;
 }
 
-/* All roles have started a communication: it takes the links of all. */
+/* Runs a communication that all its roles have started: it takes the links of all. */
 static void move_shared(Simulation *s, int request) {
     Shared *shared = &s->shared[request];
     double begin = shared->ready_s;
@@ -179,11 +180,11 @@ static void move_shared(Simulation *s, int request) {
         event->begin_s = begin;
         role->link_s = event->end_s;
         if (role->facts->communications.at[role->communication[request]].received.max == 0)
-            role->alone_s[request] = 0; /* who receives does it */
+            role->alone_s[request] = 0; /* only roles that receive spend it */
     }
 }
 
-/* Starts from `first` on that run as one: their messages go together. Returns their number. */
+/* Runs the starts from `first` on that are one bucket, or the one: their messages go together. Returns their number. */
 static int run_starts(Simulation *s, int first) {
     const Step *step = &s->role->steps.at[first];
     double messages_s = 0, moving_s = 0, bytes = 0;
@@ -206,7 +207,7 @@ static int run_starts(Simulation *s, int first) {
     double begin = s->kernels_s > s->link_s ? s->kernels_s : s->link_s;
     Shared *shared = &s->shared[step->request];
     shared->nstarted++;
-    if (shared->nroles > 1) { /* begin and end follow when the others have started it too */
+    if (shared->nroles > 1) { /* begin and end are known when the others have started it too */
         begin = s->kernels_s;
         shared->ready_s = begin > shared->ready_s ? begin : shared->ready_s;
     } else {
@@ -224,7 +225,7 @@ static int run_starts(Simulation *s, int first) {
     return n;
 }
 
-/* Waits from `first` on for what runs as one. What of it cannot run beside kernels is done now. */
+/* Runs the waits from `first` on for one event. The part of it that cannot run beside kernels runs now. Returns their number. */
 static int run_waits(Simulation *s, int first) {
     const int event = s->started[s->role->steps.at[first].request] - 1,
               request = s->role->steps.at[s->timeline->events.at[event].step].request;
@@ -246,14 +247,14 @@ static int run_waits(Simulation *s, int first) {
 
 /* ---------------------------------------------------------------- a step */
 
-/* Not all roles have started what a step waits for. */
+/* Whether not all roles have started what a step waits for. */
 static bool waits_for_others(const Simulation *s, const Step *wait) {
     const TimelineEvent *event = &s->timeline->events.at[s->started[wait->request] - 1];
     const Shared *shared = &s->shared[s->role->steps.at[event->step].request];
     return shared->nstarted < shared->nroles;
 }
 
-/* The step that comes next. Returns how many run as one with it. */
+/* Runs the next step. Returns how many run as one with it. */
 static int run_step(Simulation *s) {
     const Step *step = &s->role->steps.at[s->at];
     switch (step->kind) {
@@ -274,7 +275,8 @@ static int run_step(Simulation *s) {
     return 1;
 }
 
-/* Random numbers of the net's own, dropout's say, are drawn before the first kernel: on a machine whose kernels were measured each takes what was seen, in FLOPs of exp that take as long. */
+/* The seconds in which the net's own random numbers, such as dropout's, are drawn before the first kernel. On a machine whose kernels were
+ * measured each number takes as long as was seen, given as the FLOPs of exp that take as long. */
 static double drawing_seconds(const Simulation *s) {
     static const double EFFORT = 100;
     const Graph *graph = s->facts->graph;
@@ -310,7 +312,8 @@ static void simulation_init(Simulation *s, Timeline *timeline, const Facts *fact
         if (s->role->steps.at[i].kind == STEP_START) s->shared[s->role->steps.at[i].request].nroles++;
 }
 
-/* One step of the role whose kernels have come least far, of those that do not wait for another one: so communications begin in the order of time. False: there is none. */
+/* Runs a step of the role whose kernels are the least far, of those that do not wait for another role, so that communications begin in
+ * the order of time. False: there is none. */
 static bool run_earliest(Simulation *all, int nroles) {
     Simulation *first = NULL;
     for (int r = 0; r < nroles; r++) {
@@ -363,7 +366,7 @@ static void print_name(Text *text, const Facts *facts, const TimelineEvent *even
     text_printf(text, "%s%s", kind == STEP_WAIT ? "wait " : "", name);
 }
 
-/* The events of a role, as those of a process. */
+/* Prints the events of a role as those of a process. */
 static void print_role(Text *text, const Timeline *timeline, const Facts *facts, int process, const char *name) {
     static const char *const threads[] = {"operators", "communications"};
     text_printf(text, "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"name\": \"%s\"}},\n", process, name);

@@ -1,5 +1,5 @@
-/* tree: one value is wanted in several layouts; what is made from what. A value has one or two targets, as a rule: up to four, all trees are tried;
- * beyond, a greedy tree is improved edge by edge. */
+/* tree: where one value is wanted in several layouts, decides which is made from which. A value usually has one or two targets. For up to four, all trees are tried;
+ * for more, a greedy tree is improved edge by edge. */
 #include "compiler/sharded.h"
 
 #include "compiler/convert.h"
@@ -13,7 +13,8 @@ int cost_compare(ConversionCost a, ConversionCost b) {
     return a.count < b.count ? -1 : a.count > b.count;
 }
 
-/* What has halos overlaps, and is no source. A sum that stays partial keeps groups of ranks apart: both layouts must then be of meshes that can be refined together (3@4 and 2@6 cannot). */
+/* A layout with halos has boxes that overlap, and is no source. A sum that stays partial keeps groups of ranks apart: both layouts must
+ * then be of meshes that can be refined together (3@4 and 2@6 cannot). */
 bool convertible(const Layout *from, const Layout *to) {
     Digit digits[MAX_DIGITS];
     Reduction kind;
@@ -47,7 +48,7 @@ static void sort_by_size(WantedLayouts *targets) {
     }
 }
 
-/* Gives target i the cheapest of the value and the targets in [0, limit). True when that changed it. */
+/* Gives target i the cheapest parent of the value and the targets in [0, limit). True: that changed it. */
 static bool choose_parent(Build *b, const TensorType *type, const Layout *from, WantedLayouts *targets, int i, int limit) {
     Wanted *target = &targets->at[i];
     int before = target->parent;
@@ -63,7 +64,7 @@ static bool choose_parent(Build *b, const TensorType *type, const Layout *from, 
     return target->parent != before;
 }
 
-/* All trees over few targets, as digits of a number: target i is made from digit i - 1. Infeasible edges, and cycles, are left out. */
+/* Tries all trees over few targets, as digits of a number: target i is made from digit i - 1. Infeasible edges and cycles are left out. */
 static ConversionCost plan_exact(Build *b, const TensorType *type, const Layout *from, WantedLayouts *targets) {
     ConversionCost edge[MAX_EXACT][MAX_EXACT + 1], best = {.max = INT64_MAX, .total = INT64_MAX};
     bool feasible[MAX_EXACT][MAX_EXACT + 1];
@@ -76,7 +77,7 @@ static ConversionCost plan_exact(Build *b, const TensorType *type, const Layout 
             if (feasible[i][j + 1]) edge[i][j + 1] = edge_cost(b, source, targets->at[i].layout, type);
         }
     }
-    for (int code = 0; code <= codes; code++) { /* once more than there are: the best one again, to keep */
+    for (int code = 0; code <= codes; code++) { /* one more than there are: the best one again, which is kept */
         ConversionCost sum = {0};
         bool tree = true;
         for (int i = 0, rest = code < codes ? code : best_code; i < n; i++, rest /= n + 1) {

@@ -1,11 +1,11 @@
-/* updates: large states are updated in parts, and stored in parts.
+/* updates: has large states updated, and stored, in parts.
  *
  * Before: assign, with every update in the layout of its state. After, as the setting shard_states says:
  * - optimizer: a large state is updated in its storage layout further split over the digits over which its gradient is a partial sum; its slots, and what is done to its
- *   gradient, lie likewise. The sum then goes straight to the parts (half of an AllReduce), each rank updates its own, and the other half gathers the new values: the same
- *   bytes, but an update and slots of 1 / ranks (ZeRO stage 1, Rajbhandari et al. 2020);
- * - gradients: the gradients of a step's batches (accumulate) go to the parts one by one and are added up there, so that no rank holds whole sums (stage 2);
- * - parameters: the state itself lies like its update. It is gathered before it is used, and nothing after the update (stage 3). A state whose layout the user gave stays.
+ *   gradient, have that layout too. The sum is reduced straight into the parts (half of an AllReduce), each rank updates its own, and the other half gathers the new values:
+ *   the same bytes, but an update and slots of 1 / ranks (ZeRO stage 1, Rajbhandari et al. 2020);
+ * - gradients: the gradients of a step's batches (accumulate) are reduced into the parts one by one and added up there, so that no rank holds whole sums (stage 2);
+ * - parameters: the state itself has the layout of its update. It is gathered before it is used, and nothing after the update (stage 3). A layout that the user gave stays.
  * Squares that are added up for clipping are split alike, so that one reduction completes all of them. With `none` nothing changes. */
 #include <assert.h>
 #include <string.h>
@@ -23,8 +23,8 @@ static bool append_all(Layout *layout, int list, const Digit *digits, int n) {
     return true;
 }
 
-/* Whether the first dimension is split at least nearly evenly, within a node: its parts lie together in memory, and are sent as they lie, those of a later dimension row by row. Among
- * nodes the number of messages counts more, of which a collective between even parts needs fewer. */
+/* Whether the first dimension is split about evenly, and within a node: its parts are contiguous in memory and are sent as they lie, those
+ * of a later dimension row by row. Among nodes the number of messages counts more, and a collective between even parts needs fewer. */
 static bool lies_together(const Build *b, const Layout *layout, const Shape *shape, const Digit *digits, int n, int64_t terms) {
     static const double UNEVEN = 1.02;
     if (shape->ndim == 0) return false;
@@ -33,8 +33,8 @@ static bool lies_together(const Build *b, const Layout *layout, const Shape *sha
     return (double)(largest * parts) <= UNEVEN * (double)shape->dim[0] && machine_within_node(machine, digits, n, b->front.graph.nranks);
 }
 
-/* Appends digits, the terms of a sum, to a layout: to the first dimension if its parts are nearly even, or the first that they divide evenly; else each dimension in turn takes what
- * divides it, and the longest one the rest. False when a part would be empty. */
+/* Appends digits, those of the terms of a sum, to a layout: to the first dimension if its parts are nearly even, or to the first that they
+ * divide evenly; else each dimension in turn takes what divides it, and the longest one the rest. False: a part would be empty. */
 static bool split_over(const Build *b, Layout *layout, const Shape *shape, const Digit *digits, int n) {
     int64_t terms = 1;
     for (int i = 0; i < n; i++)
@@ -59,8 +59,8 @@ static bool split_over(const Build *b, Layout *layout, const Shape *shape, const
     return true;
 }
 
-/* The layout that the maker of a gradient gives it, partial sums included. A gradient that is added up of several which are partial over the same digits is too: they are added up before
- * they are completed. */
+/* The layout that the maker of a gradient gives it, partial sums included. A sum of gradients that are partial over the same digits is
+ * partial over these too: they are added up before they are completed. */
 static void partial_layout(const Graph *g, int gradient, Layout *layout) {
     const Value *value = &g->values.at[gradient];
     const Node *maker = &g->nodes.at[value->node];
@@ -76,7 +76,7 @@ static void partial_layout(const Graph *g, int gradient, Layout *layout) {
         *layout = a;
 }
 
-/* The layout in which the terms of a gradient lie: there they are compressed, before they are added up. */
+/* The layout of the terms of a gradient: in it they are compressed, before they are added up. */
 static const Layout *terms_layout(Graph *g, int gradient) {
     Layout layout, whole;
     partial_layout(g, gradient, &layout);
@@ -84,7 +84,7 @@ static const Layout *terms_layout(Graph *g, int gradient) {
     return graph_layout(g, &whole, &type_of(g, gradient)->shape);
 }
 
-/* The layout of a slot of the state's shape, in a program whose states lie as another has them; NULL: there is none. */
+/* The layout of a slot of the state's shape, in a program that follows another one's states; NULL: there is none. */
 static const Layout *slot_layout(const Graph *g, int state) {
     for (int s = 0; s < g->states.n; s++)
         if (s != state && g->states.at[s].parameter == state && shape_equal(&g->states.at[s].type.shape, &g->states.at[state].type.shape))
@@ -124,7 +124,7 @@ static bool digits_beyond(const Layout *of, const Layout *without, Layout *beyon
     return true;
 }
 
-/* The digits over which some gradient is split whose squares are added up. */
+/* The digits over which gradients whose squares are added up are split. */
 static Layout split_of_all_squares(const Graph *g, const Layout *const *of_gradient) {
     Layout all;
     layout_init(&all, 1);
@@ -138,8 +138,8 @@ static Layout split_of_all_squares(const Graph *g, const Layout *const *of_gradi
     return all;
 }
 
-/* A gradient's layout, split over all these digits where its shape allows that: then the sums of all squares are partial over the same digits, and one reduction of their
- * sum completes them (pass `partial`), where each would need its own beside one that is whole. */
+/* A gradient's layout, split over all these digits if its shape allows that. The sums of all squares are then partial over the same digits,
+ * and one reduction of their sum completes them (pass `partial`); beside one that is whole, each would need its own. */
 static const Layout *split_like_all(const Build *b, Graph *g, const Layout *layout, const Shape *shape, const Layout *all) {
     Layout more, split = *layout;
     const char *why;
@@ -157,7 +157,7 @@ static void set_strategy(Sharded *s, int id, const Layout *layout, bool result) 
     node->from = STRATEGY_ORIGIN;
 }
 
-/* Per value, whether anything but casts and updates takes it. */
+/* Per value, whether anything but casts and updates reads it. */
 static const bool *taken_as_it_is(const Graph *g) {
     bool *taken = arena_alloc(g->arena, (size_t)g->values.n + 1);
     for (int n = 0; n < g->nodes.n; n++)
@@ -167,7 +167,7 @@ static const bool *taken_as_it_is(const Graph *g) {
     return taken;
 }
 
-/* A parameter is cast where it lies, if that is in smaller parts: what is gathered then has 16 bits. */
+/* Has a parameter cast in the layout in which it is stored, if its parts are smaller: what is gathered then has 16 bits. */
 static void cast_in_parts(Sharded *s, int id) {
     const Graph *g = &s->graph;
     const Node *node = &g->nodes.at[id];
@@ -177,7 +177,7 @@ static void cast_in_parts(Sharded *s, int id) {
     set_strategy(s, id, stored, false);
 }
 
-/* Gradients of one state are added up where the state is updated, and a state lies there. */
+/* Has gradients of a state added up, and the state stored, in the layout in which it is updated, as far as shard_states says so. */
 static void store_in_parts(const Build *b, Sharded *s, const Layout *const *of_state) {
     Graph *g = &s->graph;
     for (int n = g->nforward; n < g->nodes.n && g->settings.shard_states >= SHARD_GRADIENTS; n++) {
@@ -195,8 +195,9 @@ static void store_in_parts(const Build *b, Sharded *s, const Layout *const *of_s
     }
 }
 
-/* Gives a node of an update its strategy. Tensors of the parameter's shape lie as the update does; sums over such a tensor are made as it lies, and what is computed of them, or
- * with them, lies as they do. needed: per value, the layout in which nodes of its update take it. */
+/* Gives a node of an update its strategy. Tensors of the parameter's shape have the layout of the update; sums over such a tensor are made
+ * in its layout, and what is computed from them, or with them, has theirs. needed: per value, the layout in which nodes of its update read
+ * it. */
 static void update_strategy(const Build *b, Sharded *s, int id, const Layout *layout, const Layout **needed) {
     Graph *g = &s->graph;
     const Node *node = &g->nodes.at[id];

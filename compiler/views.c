@@ -1,10 +1,10 @@
-/* views: results that are not copied, but read where the operand lies.
+/* views: finds results that are not copied, but read where the operand lies.
  *
  * Before: fuse. After: b->placement.view of each value of spmd: the operand that it is a view of, -1: none. At -O2 only.
- * A transpose, slice, split or reshape becomes a view where all that read its results read them by strides (Op.strided), or are such views themselves: then
- * nothing is copied, and the operand lives as long as they do. A product does where the library multiplies the same matrices on these strides, so that the
- * digits stay (ir/gemm.h); an elementwise operator where the innermost elements lie side by side. Boxes are those of rank 0: where other ranks' are smaller so
- * that strides do not do, prun copies there. */
+ * A transpose, slice, split or reshape becomes a view if all nodes that read its results read them by strides (Op.strided), or are such views themselves: then
+ * nothing is copied, and the operand lives as long as they do. A product reads by strides where the library multiplies the same matrices on them, so that the
+ * digits stay (ir/gemm.h); an elementwise operator where the innermost elements lie side by side. Boxes are those of rank 0: if those of other ranks are smaller
+ * so that strides cannot be used, prun copies there. */
 #include "compiler/views.h"
 
 #include <string.h>
@@ -46,7 +46,7 @@ bool product_takes(const Build *b, const Node *product, int tensor, const Stride
     return gemm_same_digits(product->rule, tensors);
 }
 
-/* Neighbours along the last dimension stand side by side. */
+/* Whether neighbours along the last dimension lie side by side. */
 static bool runs_are_whole(const Strided *at) {
     int last = at->shape.ndim - 1;
     while (last >= 0 && at->shape.dim[last] == 1)
@@ -56,7 +56,7 @@ static bool runs_are_whole(const Strided *at) {
 
 static bool all_read(const Viewer *v, int value, const Strided *at);
 
-/* Whether the results of a step that places its operand's elements, which lies like this, can all be views. */
+/* Whether the results of a step that only places its operand's elements can all be views, if the operand lies like this. */
 static bool results_read(const Viewer *v, const Node *node, const Strided *operand) {
     for (int o = 0; o < node->nout; o++) {
         const Shape shape = kernel_shape(v->b, node->out[o]);
@@ -66,7 +66,8 @@ static bool results_read(const Viewer *v, const Node *node, const Strided *opera
     return true;
 }
 
-/* Whether operand i of an item may be read where it lies like this. In a fused step that begins with a product the product reads it, and nothing else. */
+/* Whether an operand of an item may be read by strides if it lies like this. In a fused step that begins with a product, only the product
+ * may read it. */
 static bool is_read(const Viewer *v, int item, int operand, const Strided *at) {
     const Node *node = item_node(v, item);
     int begin, end;
@@ -91,7 +92,8 @@ static int64_t bytes_of(const Viewer *v, int value) {
     return v->b->spmd.box_bytes[value];
 }
 
-/* A part of a tensor does not keep a much larger rest alive; and a reshape lies where its operand lies that nothing else reads. */
+/* Whether a view pays: a part of a tensor must not keep a much larger rest alive; a reshape whose operand nothing else reads lies there
+ * anyway. */
 static bool is_worth(const Viewer *v, const Node *node) {
     int64_t bytes = 0;
     if (op_table[node->op].flat && v->uses[node->in[0]] == 1) return false;
@@ -116,7 +118,7 @@ static int last_reader(const Viewer *v, int value) {
     return last;
 }
 
-/* A view of a state's old version is read before the state's storage is written. */
+/* Whether a view of a state's old version is last read before the state's storage is written. */
 static bool lasts(const Viewer *v, const Node *node) {
     const Node *root = graph_producer(v->g, node->in[0]);
     while (op_table[root->op].view)
@@ -149,7 +151,7 @@ static void find_readers(Viewer *v) {
     }
 }
 
-/* Makes the results of a step views, and those of the steps that place them, or takes that back. */
+/* Makes the results of a step, and those of the steps that place them, views, or undoes that. */
 static void mark(const Viewer *v, const Node *node, int *view, bool is_view) {
     for (int o = 0; o < node->nout; o++) {
         view[node->out[o]] = is_view ? node->in[0] : -1;

@@ -16,7 +16,7 @@ static const char *op_name(const Node *node) {
 
 /* ---------------------------------------------------------------- parameters without gradient */
 
-/* The first operator without a gradient on a way from the state to the loss; -1: there is no way at all. */
+/* The first operator without a gradient on a path from the state to the loss; -1: there is no path at all. */
 static int cut_at(const Graph *g, int state, bool *depends) {
     int cut = -1;
     for (int n = 0; n < g->nforward; n++) {
@@ -50,7 +50,7 @@ static void warn_no_gradient(const Build *b) {
                          "parameter %s gets no gradient: %s, through which the loss depends on it, has none", state->name,
                          op_name(&g->nodes.at[cut]));
         if (cut >= 0) diag_note(b->diags, g->nodes.at[cut].span, "here");
-        if (b->diags->nwarnings > 2 * DIAG_MAX_ERRORS) return; /* counted enough of them: each is a walk over the net */
+        if (b->diags->nwarnings > 2 * DIAG_MAX_ERRORS) return; /* enough are counted: each is a walk over the net */
     }
 }
 
@@ -104,7 +104,7 @@ static void warn_no_effect(const Build *b) {
 
 /* ---------------------------------------------------------------- uneven splits, replicated work */
 
-/* A layout that the user gave a state or an input. */
+/* Warns of uneven splits in a layout that the user gave a state or an input. */
 static void warn_uneven_layout(const Build *b, const Hint *hint, const Layout *layout, const TensorType *type, const char *name) {
     if (hint == NULL || layout == NULL || mode_hides(b->sharded.graph.settings.mode)) return;
     for (int d = 0; d < layout->ndim; d++)
@@ -112,14 +112,15 @@ static void warn_uneven_layout(const Build *b, const Hint *hint, const Layout *l
             uneven_warning(b->diags, hint->span, name, type->shape.dim[d], layout_split(layout, d));
 }
 
-/* Whether a search found the strategy of this node of b->front.chosen: that more ranks sharing its work make no step faster. */
+/* Whether a search found the strategy of this node of b->front.chosen: sharing its work among more ranks then makes no step faster. */
 static bool found_best(const Build *b, int chosen) {
     const Build *searched = b->follows != NULL ? b->follows : b;
     return (searched->front.search != NULL || searched->front.graph.settings.found.n > 0) &&
            b->front.chosen.nodes.at[chosen].from != STRATEGY_USER;
 }
 
-/* Each pair of size and split once: a batch that is split unevenly is so in every operator. What a search or propagation chose is not the user's doing. */
+/* Warns of each pair of size and split once: a batch that is split unevenly is so in every operator. What a search or propagation chose is
+ * not the user's doing. */
 static void warn_uneven(const Build *b) {
     const Graph *g = &b->sharded.graph;
     VEC(int64_t) said = {0};
@@ -127,7 +128,7 @@ static void warn_uneven(const Build *b) {
         warn_uneven_layout(b, g->states.at[s].hint, g->states.at[s].layout, &g->states.at[s].type, g->states.at[s].name);
     for (int i = 0; i < g->inputs.n; i++)
         warn_uneven_layout(b, g->inputs.at[i].hint, g->inputs.at[i].layout, &g->inputs.at[i].type, g->inputs.at[i].name);
-    for (int pass = 0; pass < 2; pass++) /* hints have said theirs */
+    for (int pass = 0; pass < 2; pass++) /* uneven hints have been reported already */
         for (int n = 0; n < b->front.chosen.nforward; n++) {
             const Node *node = &b->front.chosen.nodes.at[n];
             if (node_is_leaf(node) || (node->from == STRATEGY_USER) != (pass == 0)) continue;
@@ -145,7 +146,7 @@ static void warn_uneven(const Build *b) {
         }
 }
 
-/* How many ranks share the work of a node, each doing another part of it. */
+/* How many ranks share the work of a node, each doing a different part of it. */
 static int64_t ranks_sharing(const Node *node) {
     int64_t sharing = 1;
     for (int f = 0; f < node->rule->nfactors; f++)
@@ -153,7 +154,7 @@ static int64_t ranks_sharing(const Node *node) {
     return sharing;
 }
 
-/* A strategy that lets more ranks share the node's work: that of its batch, or one without a partial sum, or any. False: there is none. */
+/* Prints a strategy with which more ranks share the node's work: a split of its batch, or one without a partial sum, or any. False: none. */
 static bool better_strategy(const Build *b, const Node *node, Text *text) {
     const Graph *g = &b->front.chosen;
     Node copy = *node;
@@ -177,7 +178,8 @@ static bool better_strategy(const Build *b, const Node *node, Text *text) {
     return best != NULL && ranks_sharing(&copy) > now && strategy_print(text, node, g, best);
 }
 
-/* An update is left out: it lies as its parameter does, and is split as far as that pays (assign.c). */
+/* Warns of work that ranks repeat. Updates are left out: they have the layouts of their parameters, and are split as far as that pays
+ * (assign.c). */
 static void warn_replicated(const Build *b) {
     const Graph *g = &b->sharded.graph;
     const int nranks = b->front.chosen.nranks;                  /* of a stage */

@@ -1,4 +1,4 @@
-/* what_if: what a step would cost if an operator had another strategy (--what-if). The net is compiled once more, with the strategy as --shard gives it, in memory of its
+/* what_if: what a step would cost if an operator had another strategy (--what-if). The net is compiled again with the strategy, as if --shard gave it, in memory of its
  * own; nothing is written. */
 #include <inttypes.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "compiler/name.h"
 #include "compiler/oracle.h"
 
-/* A number of the plan and of the one with the hint, each as it is named, and by how much it is more (NULL: in per cent alone). */
+/* Prints a number of the plan and of the plan with the hint, each as it is named, and by how much it is more (NULL: only in per cent). */
 static void row(Text *text, const char *what, const char *now_named, const char *then_named, const char *of, const char *more, double now,
                 double then) {
     const bool same = then == now || (more == NULL && strcmp(now_named, then_named) == 0);

@@ -1,5 +1,5 @@
-/* abi: what prun and a module that it opens must have alike, as a number: the operator table, row by row as its source has it, and the structures that both
- * read, member by member. Each computes it from its own build; where the numbers differ, one would call kernels by another's numbers. */
+/* abi: a hash of what prun and a module that it opens must have alike: the operator table, row by row as its source has it, and the structures that both
+ * read, member by member. Each computes it from its own build; where the hashes differ, one would call the other's kernels by wrong numbers. */
 #pragma once
 #include <stddef.h>
 #include <string.h>
@@ -7,13 +7,13 @@
 #include "runtime/backend.h"
 #include "runtime/comm/comm.h"
 
-/* A member: its place follows from the structure, its meaning from its name. */
+/* A member of a structure: its offset, and its name, which stands for its meaning. */
 typedef struct AbiMember {
     const char *name;
     size_t offset;
 } AbiMember;
 
-/* Structure, member. What is added to a structure that crosses belongs here; a change of size shows even where that is forgotten. */
+/* Structure, member. A member that is added to a structure that both read belongs here; a change of size shows even where that is forgotten. */
 /* clang-format off */
 #define ABI_MEMBERS(M)                                                                                                                                          \
     M(KernelCall, op) M(KernelCall, attr) M(KernelCall, nin) M(KernelCall, nout) M(KernelCall, in) M(KernelCall, out) M(KernelCall, nthreads)                   \
@@ -54,7 +54,7 @@ static inline uint64_t abi_add(uint64_t abi, const void *data, size_t n) {
     return abi;
 }
 
-/* Of these rows and members. Static, as all here: a module must not find prun's function by its name. */
+/* The hash of these rows and members. Static, as all here: a module must not be linked to prun's function of this name. */
 static inline uint64_t abi_of(const char *const *rows, size_t nrows, const AbiMember *members, size_t nmembers, const size_t *sizes,
                               size_t nsizes) {
     uint64_t abi = UINT64_C(0xcbf29ce484222325);

@@ -16,7 +16,7 @@ static double figure_of(const char *metric, const EvalResult *result) {
     return of == NMETRICS ? result->loss : result->metric[of];
 }
 
-/* Takes up the evaluation behind global step `step`. better: it is the best so far; a figure that is nan never is. */
+/* Takes up the evaluation after global step `step`. *better: it is the best so far; a figure that is nan never is. */
 static void see(const Watch *watch, const EvalResult *result, int64_t step, Watched *watched, bool *better) {
     const double figure = figure_of(watch->metric, result);
     const double gain = metric_rises(watch->metric) ? figure - watched->value : watched->value - figure;
@@ -68,7 +68,7 @@ bool best_compare(Run *run, const EvalResult *result, Error *error) {
     const Settings *settings = &run->plan.graph.settings;
     const Watch *watch = settings->watch;
     Position *at = &run->position;
-    Watched watched[NWATCHES]; /* not before a checkpoint of this step is written: the run that goes on from it evaluates again */
+    Watched watched[NWATCHES]; /* stored only after a checkpoint of this step: the run that goes on from it evaluates again */
     bool better[NWATCHES] = {false};
     memcpy(watched, at->watched, sizeof watched);
     for (int kind = 0; kind < NWATCHES; kind++)

@@ -1,9 +1,9 @@
-/* prun --calibrate: what messages and kernels cost on this machine, by the communicator that training uses and the kernels of the CPU.
+/* prun --calibrate: measures what messages and kernels cost on this machine, by the communicator that training uses and the kernels of the CPU.
  *
- * All ranks at once gather along one digit of the rank number: from all of their node for the level `rank`, from those at the same place of
- * the other nodes for the level `node`. A step with a few bytes costs the latency of its rounds, a step with megabytes the latency and the
- * bytes. Between gathers ranks compute, as between communications of a net: those that share a core hand it to each other, and what is
- * gathered has just been written. Kernels run on all ranks at once too: ranks may share cores and memory. Written as the machine file that `pcc --machine` reads (docs/machine.md). */
+ * All ranks at once gather along one digit of the rank number: from all ranks of their node for the level `rank`, from those at the same place
+ * of the other nodes for the level `node`. A step with a few bytes costs the latency of its rounds, a step with megabytes the latency and the
+ * bytes. Between gathers ranks compute, as between communications of a net: ranks that share a core hand it to each other, and data that is
+ * gathered has just been written. Kernels run on all ranks at once too, as ranks may share cores and memory. The result is the machine file that `pcc --machine` reads (docs/machine.md). */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,30 +15,30 @@
 #include "runtime/run.h"
 
 static const double BATCH_S = 0.02, LEVEL_S = 0.8; /* of one batch of steps; of all batches of one size */
-enum { WORK = 1 << 16, ROUNDS = 4 };               /* numbers that a rank goes through between messages, how often */
+enum { WORK = 1 << 16, ROUNDS = 4 };               /* numbers that a rank computes on between messages, how many times */
 enum { MAX_BATCHES = 101, MIN_BATCHES = 3, MAX_BATCH = 2000, MAX_COPIES = 16 };
 static const int64_t LARGE_BYTES = 8 << 20, CACHED_BYTES = 512 << 10,
-                     TOTAL_BYTES = 256 << 20; /* of what is gathered; of all buffers of a node */
+                     TOTAL_BYTES = 256 << 20; /* size of a gather; of all buffers of a node */
 
 typedef struct Level {
     bool measured;
     double latency_s, bytes_per_s;
-    double cached_bytes_per_s; /* of what lies in caches; 0: not measured */
+    double cached_bytes_per_s; /* for data that lies in caches; 0: not measured */
 } Level;
 
-/* What is taken where there is nothing to measure: pcc's default machine. */
+/* Used where there is nothing to measure: pcc's default machine. */
 static const Level default_rank = {.latency_s = 2e-6, .bytes_per_s = 8e9}, default_node = {.latency_s = 3e-5, .bytes_per_s = 1e9};
 static const double default_memory = 8589934592.0;
 
 /* ---------------------------------------------------------------- one size of message */
 
-/* That share a node's memory, or a process's. */
+/* How many ranks share this node's memory, or this process's. */
 static int ranks_sharing(const Comm *comm) {
     return comm->nprocesses == 1 ? comm->ndriven : comm->nlocal;
 }
 
-/* Gathers of `elements` f32 in all, split along one digit. Where several copies are asked for large ones take these of their buffers in turn, as a step's communications move what other steps have not just
- * moved: none of them lies in a cache. */
+/* Gathers of `elements` f32 in all, split along one digit. With several copies of the buffers, which large gathers use in turn, none lies in a cache: a net's communications too move what others have not
+ * just moved. */
 typedef struct Probe {
     Comm *comm;
     Layout from, to;
@@ -85,13 +85,13 @@ static bool buffers_fill(Probe *probe, Error *error) {
         probe->source[i] = buffer_alloc(probe->comm, probe->ncopies * probe->source_bytes, error);
         probe->target[i] = buffer_alloc(probe->comm, probe->ncopies * probe->target_bytes, error);
         if (!probe->source[i] || !probe->target[i]) return false;
-        memset(probe->source[i], 0, (size_t)(probe->ncopies * probe->source_bytes)); /* pages are there before the clock runs */
+        memset(probe->source[i], 0, (size_t)(probe->ncopies * probe->source_bytes)); /* so that pages are allocated before the clock runs */
         memset(probe->target[i], 0, (size_t)(probe->ncopies * probe->target_bytes));
     }
     return true;
 }
 
-/* As many copies as have a node's memory of TOTAL_BYTES, at most so many, or fewer where a rank has no room for them. */
+/* Allocates as many copies as fit into TOTAL_BYTES of a node, at least one, at most `most`, or fewer where a rank has no room for them. */
 static bool buffers_take(Probe *probe, int64_t most, Error *error) {
     const int64_t copies = TOTAL_BYTES / ranks_sharing(probe->comm) / (probe->source_bytes + probe->target_bytes);
     probe->ncopies = copies < 1 ? 1 : copies > most ? most : copies;
@@ -154,7 +154,7 @@ static bool probe_step(Probe *probe, Error *error) {
     return true;
 }
 
-/* Seconds of a step, in the mean of so many between two points where all ranks meet. */
+/* Mean seconds of a step, over so many steps between two barriers. */
 static bool probe_batch(Probe *probe, int64_t steps, double *seconds, Error *error) {
     Comm *comm = probe->comm;
     if (!comm->table->barrier(comm, error)) return false;
@@ -166,12 +166,12 @@ static bool probe_batch(Probe *probe, int64_t steps, double *seconds, Error *err
     return true;
 }
 
-/* Median seconds of what is communicated in a step, of the slowest rank: without as many steps that only compute, each time. Rank 0 decides how long it is measured. */
+/* Median seconds of the communication in a step, on the slowest rank: the time of as many steps that only compute is subtracted each time. Rank 0 decides how long to measure. */
 static bool probe_measure(Probe *probe, double *seconds, Error *error) {
     Comm *comm = probe->comm;
     double batch_s[MAX_BATCHES], begin = now_seconds();
     int64_t steps = 1;
-    for (int warm = 0; warm < 2; warm++) { /* the first touches what no step has touched */
+    for (int warm = 0; warm < 2; warm++) { /* the first touches untouched memory */
         begin = now_seconds();
         if (!probe_step(probe, error)) return false;
     }
@@ -210,11 +210,11 @@ static double rate_of(int64_t bytes, double seconds, double small_s) {
     return (double)bytes / (seconds - small_s > 0.1 * seconds ? seconds - small_s : 0.1 * seconds);
 }
 
-/* Along a digit, all of whose groups are of this level. */
+/* Measures along a digit, all of whose groups are of this level. */
 static bool measure_level(Comm *comm, Digit digit, Level *level, Error *error) {
     const int64_t messages = digit.size - 1, most = TOTAL_BYTES / comm->ndriven / (digit.size + 1), large = LARGE_BYTES / digit.size;
     const int64_t elements = (most < 4096 ? 4096 : large < most ? large : most) / 4, cached = CACHED_BYTES / digit.size / 4;
-    int rounds = 0; /* that pcc takes the gather to have */
+    int rounds = 0; /* how many pcc assumes for the gather */
     while (1 << rounds < digit.size)
         rounds++;
     double small_s, large_s, cached_s = 0;
@@ -227,7 +227,7 @@ static bool measure_level(Comm *comm, Digit digit, Level *level, Error *error) {
     return true;
 }
 
-/* The largest divisor of nranks such that so many consecutive ranks always share a node; *regular: and no more of them do. */
+/* The largest divisor of nranks such that every group of so many consecutive ranks shares a node; *regular: and no larger groups do. */
 static bool find_nodes(Comm *comm, int *ranks_per_node, bool *regular, Error *error) {
     *ranks_per_node = comm->nranks;
     *regular = true;
@@ -258,7 +258,7 @@ typedef struct Kernels {
     int64_t memory_bytes; /* that a rank can have */
 } Kernels;
 
-/* The least of any node, divided among its ranks. */
+/* Memory of a rank: the least of any node, divided among its ranks. */
 static bool measure_memory(Comm *comm, int64_t *bytes, Error *error) {
     int64_t here = limits_memory("");
     const int sharing = ranks_sharing(comm);
@@ -327,7 +327,7 @@ static void level_show(const char *name, const Level *level, const char *why) {
                why);
 }
 
-/* Whether path can be written, and what lies there may be replaced: a machine file, an empty one. */
+/* Whether path can be written, and a file there may be replaced: a machine file, or an empty one. */
 static bool replaceable(const char *path, Error *error) {
     static const char first_word[] = "pcc-machine";
     char begin[sizeof first_word] = "";

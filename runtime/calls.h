@@ -1,12 +1,12 @@
-/* calls: calls of attention, of norms and of batch_norm as pointers and numbers, by the part that each operand plays: every backend's kernels are given them so. Boxes are
- * this rank's, and contiguous. Types of reals: dtype is a DType. */
+/* calls: calls of attention, of norms and of batch_norm as pointers and numbers, named by the role of each operand, as every backend's kernels take them. Boxes are
+ * this rank's, and contiguous. Elements are reals: dtype is a DType. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
-/* queries, keys: of all heads; `group` heads of m queries share one of `heads` heads of n keys. y, most, sum: results, NULL where there is none, of a gradient operands; given:
- * what attention_sums is given as most, else NULL: then y is a term of a sum. Such terms, most, sum and given are f32 where elements have 16 bits. dy NULL: no gradient. Query
- * i of a head sees key j up to before + i where it is causal, and where the mask is not 0: it lies along the leading dimensions of queries, then queries and keys. d, e:
+/* queries, keys: numbers of all heads; `group` heads of m queries share one of `heads` heads of n keys. y, most, sum: results, NULL where there is none, operands of a gradient.
+ * given: the operand most of attention_sums, else NULL; with it y is a term of a sum. Such terms, most, sum and given are f32 where elements have 16 bits. dy NULL: no gradient.
+ * Query i of a head sees key j where j <= before + i if causal, and where the mask is not 0: its dimensions are the leading ones of queries, then queries and keys. d, e:
  * widths of q and k, of v and y. */
 enum { MASK_NDIM = 9 }; /* MAX_NDIM */
 typedef struct AttentionCall {
@@ -21,8 +21,8 @@ typedef struct AttentionCall {
     int dtype;
 } AttentionCall;
 
-/* rows of n elements. mean NULL: rms_norm, whose mean is not taken off. mean, root: a number a row, f32 where elements have 16 bits: results, which a gradient takes. Of
- * that dy is not NULL, and out is that of x. */
+/* rows of n elements. mean NULL: rms_norm, which does not subtract the mean. mean, root: a number per row, f32 where elements have 16 bits: results, operands of a gradient. Of
+ * a gradient dy is not NULL, and out is the gradient of x. */
 typedef struct NormCall {
     const void *x, *dy, *weight, *bias;
     void *out, *mean, *root, *dweight, *dbias;
@@ -31,7 +31,7 @@ typedef struct NormCall {
     int dtype;
 } NormCall;
 
-/* x [n, c, s]. dy NULL: forward, which gives mean and variance, f32 where elements have 16 bits; of the gradient out is that of x. */
+/* x [n, c, s]. dy NULL: forward, with results mean and variance, f32 where elements have 16 bits. Else the gradient: out is that of x. */
 typedef struct BatchNormCall {
     const void *x, *dy, *weight, *bias;
     void *out, *mean, *variance, *dweight, *dbias;

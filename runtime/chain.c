@@ -59,7 +59,7 @@ static bool loads_equal(const ChainLoad *a, const ChainLoad *b) {
            memcmp(a->stride, b->stride, (size_t)a->ndim * sizeof *a->stride) == 0;
 }
 
-/* The load of a view, whose strides are of the dimensions of results of this shape; -1: there are too many. */
+/* Adds the load of a view; strides: those along the dimensions of results of this shape. -1: there are too many loads. */
 static int add_load(Build *build, const View *view, const Shape *shape, const int64_t *strides) {
     Chain *chain = build->chain;
     ChainLoad load = {.data = view->data, .dtype = view->dtype};
@@ -83,7 +83,7 @@ static int add_load(Build *build, const View *view, const Shape *shape, const in
     return chain->nloads++;
 }
 
-/* What an operand is: the latest result at its address, or memory. False where something else has come to lie there. */
+/* *found: what an operand is, the latest result at its address, or memory. False where something else lies there by now. */
 static bool resolve(const Build *build, const Operand *operand, Result *found) {
     const int64_t elements = shape_elements(&operand->local);
     for (int r = build->nresults - 1; r >= 0; r--) {
@@ -117,7 +117,7 @@ static bool add_result(Build *build, const Operand *out, const Result *as) {
     return true;
 }
 
-/* Stores what lies elsewhere. */
+/* Adds a step that stores a source as the result `out`. */
 static bool add_copy(Build *build, ChainSource from, const Operand *out) {
     return add_step(build, &(ChainStep){.op = OP_write, .nin = 1, .in = {from}, .dtype = out->dtype, .out = out->data}) >= 0;
 }
@@ -128,7 +128,7 @@ static bool store_view(Build *build, const View *view, const Operand *out) {
     return load >= 0 && add_copy(build, (ChainSource){true, load}, out);
 }
 
-/* The result of a step in its order: where nothing has come after the step, it can store it itself. */
+/* Stores the result of a step in its own order: if no step has come after it, the step itself stores it. */
 static bool store_step(Build *build, int step, const Operand *out) {
     Chain *chain = build->chain;
     if (!take_size(build, &out->local)) return false;
@@ -147,7 +147,7 @@ static bool add_placement(Build *build, const KernelCall *call, unsigned inner) 
         if (shape_elements(&out->local) == 0) return false;
         if (from.is_view) {
             if (!view_result(call, o, &result.view) || (stored && !store_view(build, &result.view, out))) return false;
-        } else { /* what is computed here keeps its order */
+        } else { /* results of steps keep their order */
             if (!op_keeps_order(call->op) || (stored && !store_step(build, from.step, out))) return false;
         }
         if (!add_result(build, out, &result)) return false;
@@ -155,7 +155,7 @@ static bool add_placement(Build *build, const KernelCall *call, unsigned inner) 
     return true;
 }
 
-/* Operand i of a call, broadcast to the shape of its result. */
+/* *source: operand i of a call, broadcast to the shape of its result. */
 static bool find_source(Build *build, const KernelCall *call, int i, ChainSource *source) {
     const Shape *shape = &call->out[0].local;
     const Operand *in = &call->in[i];
@@ -189,7 +189,7 @@ static bool add_element(Build *build, const KernelCall *call, unsigned inner) {
     return at >= 0 && add_result(build, out, &(Result){.step = at});
 }
 
-/* The reduction that the calls end in. */
+/* Adds the reduction that the calls end in. */
 static bool add_reduction(Build *build, const KernelCall *call) {
     Result from;
     if (!resolve(build, &call->in[0], &from) || from.is_view) return false;
@@ -197,7 +197,7 @@ static bool add_reduction(Build *build, const KernelCall *call) {
     return true;
 }
 
-/* Whether a step reads memory over which a step before it has stored its result: through a view of it, that the plan has as a value of its own. */
+/* Whether a step reads memory that an earlier step has overwritten with its result: through a view, which the plan has as a value of its own. */
 static bool reads_overwritten(const Chain *chain) {
     for (int s = 0; s < chain->nsteps; s++)
         for (int i = 0; i < chain->step[s].nin; i++) {
@@ -218,7 +218,7 @@ bool chain_build(Chain *chain, const KernelCall *calls, int n, const unsigned *i
     for (int i = 0; i < n - reduces; i++)
         if (!(op_places(calls[i].op) ? add_placement : add_element)(&build, &calls[i], inner[i])) return false;
     if (reduces && !add_reduction(&build, &calls[n - 1])) return false;
-    if (chain->nsteps == 0 || reads_overwritten(chain)) return false; /* no step: what the calls place nobody reads */
+    if (chain->nsteps == 0 || reads_overwritten(chain)) return false; /* no step: nobody reads what the calls place */
     for (int s = 0; s < chain->nsteps; s++)
         for (int i = 0; i < chain->step[s].nin; i++)
             if (!chain->step[s].in[i].is_load) chain->step[chain->step[s].in[i].index].last_use = s;

@@ -1,6 +1,6 @@
 /* chain: the elementwise operators of one fused step as one program, for any backend.
  *
- * A backend goes through the program's elements in parts of any size and order: of each part it may read all loads before it writes any
+ * A backend processes the program's elements in blocks of any size and order: of each block it may read all loads before it writes any
  * result, or compute member after member. The plan has been proved to allow both. */
 #pragma once
 #include "runtime/nest.h"
@@ -40,12 +40,12 @@ typedef struct Chain {
     ChainStep step[CHAIN_STEPS];
 } Chain;
 
-/* The program of all n calls. Members may be elementwise operators, constants, and operators that only place elements (transpose, reshape,
- * slice, split, sum_grad, convert, ...), which become strides of the operands that are read through them. inner: as Backend.fuse has it. An
- * operand is the latest earlier result that lies at its address, or memory as it was before the step. The last call may be a reduction
+/* Makes the program of all n calls. Members may be elementwise operators, constants, and operators that only place elements (transpose,
+ * reshape, slice, split, sum_grad, convert, ...), which become strides of the operands that are read through them. inner: see Backend.fuse.
+ * An operand is the latest earlier result that lies at its address, or memory as it was before the step. The last call may be a reduction
  * (sum, mean, sum_to) of a member's result, which the program leaves to the backend. False where the calls are no such program: other
- * operators, results that nobody stores, or of different sizes, too many members, an operand that needs more than a stride a dimension, or one that is read through a view after
- * a result was stored over it. */
+ * operators, results that nobody stores, or of different sizes, too many members, an operand that needs more than one stride per dimension, or one that is read through a
+ * view after a result was stored over it. */
 bool chain_build(Chain *chain, const KernelCall *calls, int n, const unsigned *inner);
 
 DType chain_source_dtype(const Chain *chain, ChainSource source);

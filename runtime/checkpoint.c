@@ -1,4 +1,4 @@
-/* checkpoint: states in files, and back. */
+/* checkpoint: see checkpoint.h. */
 #include "runtime/checkpoint.h"
 #include "runtime/element.h"
 #include "runtime/figures.h"
@@ -23,7 +23,7 @@ static const char prefix[] = "step-", suffix[] = ".safetensors", temporary[] = "
 
 /* ---------------------------------------------------------------- saving */
 
-/* Whether boxes lie in the file as many small runs (columns of a matrix): writing them one by one takes minutes where the whole takes a
+/* Whether boxes lie in the file as many small runs (columns of a matrix): writing these one by one takes minutes, writing the whole a
  * second. */
 static bool is_scattered(const State *state, int nranks) {
     enum { SMALL_RUN_BYTES = 4096, FEW_RUNS = 64 };
@@ -42,7 +42,7 @@ static void by_rows(const Layout *from, Layout *to) {
             layout_append(to, 0, layout_list(from, d)[i]);
 }
 
-/* In which the ranks write a state. */
+/* The layout in which the ranks write a state. */
 static void written_layout(const State *state, int nranks, Layout *layout) {
     if (is_scattered(state, nranks))
         by_rows(state->layout, layout);
@@ -72,7 +72,7 @@ static bool write_elements(const Output *out, int tensor, const Layout *layout, 
            (!summed || checksums_write(&out->sums, &out->file, tensor, layout, rank, checksum, error));
 }
 
-/* The same, of elements at `local` on the backend. */
+/* The same for elements at `local` in the backend's memory. */
 static bool write_copy(const Output *out, int tensor, Executor *executor, const State *state, const Layout *layout, int rank,
                        const Box *box, void *local, Error *error) {
     void *context;
@@ -87,7 +87,7 @@ static bool write_copy(const Output *out, int tensor, Executor *executor, const 
     return ok;
 }
 
-/* One rank's box of a state, which lies in this layout at `local`, on the backend: written by the first rank that holds it. */
+/* Writes a rank's box of a state, which lies in this layout at `local` in the backend's memory, if the rank is the first that holds it. */
 static bool write_box(const Output *out, int tensor, Executor *executor, const Comm *comm, const State *state, const Layout *layout,
                       int driven, void *local, Error *error) {
     const int rank = comm->first_driven + driven;
@@ -97,7 +97,7 @@ static bool write_box(const Output *out, int tensor, Executor *executor, const C
     return write_copy(out, tensor, executor, state, layout, rank, &box, local, error);
 }
 
-/* A scattered state: rearranged among the ranks first. Collective, so that a rank that could not write goes through it too: *ok. */
+/* Writes a scattered state, which is rearranged among the ranks first. Collective, so a rank that could not write takes part too: *ok. */
 static bool write_rearranged(const Output *out, int tensor, Executor *executor, Comm *comm, int number, const State *state, bool *ok,
                              Error *error) {
     void *context, **target = calloc((size_t)comm->ndriven, sizeof *target);
@@ -131,7 +131,7 @@ static bool write_boxes(const Output *out, Executor *executor, Comm *comm, const
         const State *state = &plan->graph.states.at[from];
         if (is_scattered(state, comm->nranks)) {
             if (!write_rearranged(out, tensor, executor, comm, from, state, &ok, error))
-                return ok; /* here or elsewhere: the save has failed */
+                return ok; /* the save has failed, on this rank or another */
             continue;
         }
         for (int d = 0; ok && d < comm->ndriven; d++) {
@@ -153,7 +153,7 @@ static bool flush_directory(const char *path, Error *error) {
     return ok || error_set(error, EXIT_ENVIRONMENT, "%s: cannot be flushed to the disk: %s", directory, strerror(errno));
 }
 
-/* What the file will hold. A file of parameters alone has no checksums: others read and change it, and may keep its metadata. */
+/* Describes what the file will hold. A file of parameters alone has no checksums: other programs may change it and keep its metadata. */
 static void describe(Output *out, Arena *arena, const Executor *executor, const Comm *comm, const Plan *plan, bool all_states,
                      const Position *position) {
     DataOrder order;
@@ -200,7 +200,7 @@ static bool make_folders(Arena *arena, const char *index, int rank, Error *error
                : error_set(error, EXIT_ENVIRONMENT, "%s: cannot be made: %s", own, strerror(errno));
 }
 
-/* All that a rank holds, whoever else holds it. */
+/* Writes all that a rank holds, even if other ranks hold it too. */
 static bool write_slices(RankFile *made, Executor *executor, const Comm *comm, const Plan *plan, int driven, bool finite, uint64_t set,
                          Arena *arena, Error *error) {
     Output out = {.finite = finite, .file = {.path = made->name, .fd = -1}};
@@ -266,7 +266,7 @@ static bool write_index(const char *name, const char *path, const Executor *exec
     return ok && put_in_place(name, path, error);
 }
 
-/* The files of ranks first; the index makes a checkpoint of them. */
+/* Saves the ranks' files first; the index then makes them a checkpoint. */
 static bool save_slices(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool finite, const Position *position,
                         Error *error) {
     Arena arena;
@@ -322,7 +322,7 @@ bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const cha
         ok = ok && put_in_place(file->path, path, error);
         if (!ok) remove(file->path);
     }
-    if (written) ok = comm_agree(comm, ok, error); /* else all know already, and agreeing again would lose what the one that failed says */
+    if (written) ok = comm_agree(comm, ok, error); /* else all know already, and agreeing again would lose the failed one's error */
     text_finish(&header);
     arena_finish(&arena);
     return ok;
@@ -369,7 +369,7 @@ static bool read_elements(const TensorFile *file, const Match *match, const Box 
     return ok;
 }
 
-/* One rank's box of a state, to `local` on the backend. */
+/* Reads a rank's box of a state to `local` in the backend's memory. */
 static bool read_box(const TensorFile *file, const Match *match, Executor *executor, const State *state, const Box *box, void *local,
                      Error *error) {
     void *context;
@@ -383,7 +383,7 @@ static bool read_box(const TensorFile *file, const Match *match, Executor *execu
     return ok;
 }
 
-/* The file's tensor for each state of the graph; the file has them all, or *error. */
+/* Finds the file's tensor for each state of the graph. False and *error: one is missing. */
 static bool find_states(const TensorFile *file, const Graph *graph, Match *matches, Error *error) {
     bool ok = true;
     for (int i = 0; ok && i < graph->states.n; i++) {
@@ -402,8 +402,8 @@ bool checkpoint_say(const Checksums *sums, const TensorFile *file, int64_t damag
     return file->slices ? slices_say(file, damaged, error) : checksums_say(sums, file, damaged, error);
 }
 
-/* Whether these n states are what was written. The boxes in which they were written are divided among the processes, so that each is read once, beside what every
- * rank reads of its own; these may be boxes of any other layout. Collective. *damaged: one is not, and then all processes say the same. */
+/* Whether these n states are what was written. The boxes in which they were written are divided among the processes, so that each is read once; every rank reads
+ * its own boxes besides, which may be of any other layout. Collective. *damaged: one state is not, and all processes have the same error. */
 static bool compare_boxes(const TensorFile *file, const Checksums *sums, Comm *comm, const Match *matches, int n, bool *damaged,
                           Error *error) {
     int64_t own = -1, first = -1;
@@ -434,7 +434,7 @@ static bool read_boxes(const TensorFile *file, Executor *executor, const Comm *c
     return ok;
 }
 
-/* What of a checkpoint the plan has no state for, of another optimizer most likely: training goes on, and it is said. */
+/* Prints a note on tensors of a checkpoint for which the plan has no state, most likely those of another optimizer: training goes on. */
 static void note_left_out(const TensorFile *file, const Checksums *sums, const Graph *graph) {
     enum { NAMED = 2 };
     Text names = {0};
@@ -456,7 +456,7 @@ static void note_left_out(const TensorFile *file, const Checksums *sums, const G
     text_finish(&names);
 }
 
-/* rules: parameters alone, as they say; NULL: all states, and position and order. *damaged: the elements are not those that were written. */
+/* rules: loads parameters alone, by these; NULL: all states, and position and order. *damaged: the elements are not those that were written. */
 static bool load(Executor *executor, Comm *comm, const Plan *plan, const char *path, const LoadRules *rules, Position *position,
                  DataOrder *order, bool *damaged, Error *error) {
     Arena arena;
@@ -495,7 +495,7 @@ const char *checkpoint_path(Arena *arena, const char *directory, int64_t global_
     return arena_printf(arena, "%s/%s%09" PRId64 "%s", directory, prefix, global_step, suffix);
 }
 
-/* The step that a file name speaks of, -1: it is no checkpoint's. *unfinished: left behind by a run that was killed. */
+/* The step in a checkpoint's file name, -1: it is none. *unfinished: a killed run has left the file. */
 static int64_t step_of(const char *name, bool *unfinished) {
     char *end;
     *unfinished = false;
@@ -509,7 +509,7 @@ static int64_t step_of(const char *name, bool *unfinished) {
     return *end == '\0' || *unfinished ? step : -1;
 }
 
-/* The steps of the complete checkpoints of a directory, newest first; their number. */
+/* *steps: those of the complete checkpoints of a directory, newest first. Returns their number. */
 static int list_steps(const char *directory, Arena *arena, int64_t **steps, bool remove_unfinished) {
     VEC(int64_t) found = {0};
     DIR *entries = opendir(directory);
@@ -544,8 +544,8 @@ const char *checkpoint_newest(const char *directory, Arena *arena) {
     return checkpoint_list(directory, arena, &paths) > 0 ? paths[0] : NULL;
 }
 
-/* Whether a file is as long as its header says, its header is what was written and says where training stood. One that cannot be looked at is not damaged for
- * all that is known: loading it says why. */
+/* Whether a file is as long as its header says, and its header is what was written and says where training stood. A file that cannot be opened counts as whole:
+ * loading it says why. */
 static bool is_whole(const char *path, Error *error) {
     Arena arena;
     TensorFile file;
@@ -560,7 +560,7 @@ static bool is_whole(const char *path, Error *error) {
     return ok;
 }
 
-/* Goes on from the newest of a directory that is not damaged, after notes on those that are; where all are, the newest's error. */
+/* Loads the newest of a directory that is not damaged, after notes on those that are; where all are, the error is the newest's. */
 static bool load_latest(Executor *executor, Comm *comm, const Plan *plan, const char *directory, Arena *arena, const char **path,
                         Position *position, DataOrder *order, Error *error) {
     VEC(const char *) failures = {0}; /* of process 0, as are the steps */
@@ -600,7 +600,7 @@ bool checkpoint_resume(Executor *executor, Comm *comm, const Plan *plan, const c
     return load(executor, comm, plan, *path, NULL, position, order, &damaged, error);
 }
 
-/* Whether a file lies in a directory, however both are written. */
+/* Whether a file lies in a directory, however their paths are written. */
 static bool lies_in(const char *path, const char *directory) {
     struct stat own, that;
     Arena arena;
@@ -617,12 +617,12 @@ static bool claim_lock(const char *directory, Arena *arena, int *lock, Error *er
     *lock = open(arena_printf(arena, "%s/lock", directory), O_RDWR | O_CREAT, 0666);
     if (*lock < 0) return error_set(error, EXIT_ENVIRONMENT, "%s: cannot be written: %s", directory, strerror(errno));
     if (fcntl(*lock, F_SETLK, &whole) == 0 || (errno != EACCES && errno != EAGAIN))
-        return true; /* a file system without locks has none to respect */
+        return true; /* the file system has no locks, so there is none to respect */
     return error_set(error, EXIT_ENVIRONMENT, "%s: another run writes its checkpoints there: --checkpoint-dir names another place",
                      directory);
 }
 
-/* Files of ranks that no index speaks of: what a run that was killed has left, and those of checkpoints that are removed. */
+/* Removes ranks' files that no index refers to: those that a killed run has left, and those of removed checkpoints. */
 static void remove_loose(const char *directory, Arena *arena) {
     const char *folder = arena_printf(arena, "%s/device", directory);
     DIR *ranks = opendir(folder);
@@ -651,7 +651,7 @@ bool checkpoint_claim(const char *directory, const char *from, int64_t begin, bo
     int64_t *steps;
     arena_init(&arena);
     bool ok = claim_lock(directory, &arena, lock, error);
-    const int n = ok ? list_steps(directory, &arena, &steps, true) : 0; /* what is unfinished nobody writes any more */
+    const int n = ok ? list_steps(directory, &arena, &steps, true) : 0; /* nobody writes the unfinished ones any more */
     if (ok) remove_loose(directory, &arena);
     const bool others = n > 0 && steps[0] > begin && !(from && lies_in(from, directory));
     if (others && !*replace)

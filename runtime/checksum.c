@@ -8,7 +8,7 @@
 
 static const char holder[] = "pcc:checksums", kind_key[] = "pcc.checksums", kind[] = "xxh64", boxes_key[] = "pcc.boxes.";
 
-/* Boxes of a layout that divides nothing else; 0: more than ranks can be. */
+/* The number of boxes of a layout; 0: more than there can be ranks. */
 static int count_boxes(const Layout *boxes) {
     enum { MOST = 1 << 16 }; /* pcc's --ranks */
     int64_t count = 1;
@@ -17,7 +17,7 @@ static int count_boxes(const Layout *boxes) {
     return count <= MOST ? (int)count : 0;
 }
 
-/* The layout of as many ranks as there are boxes, one each, that divides as this one does. */
+/* The layout that divides as this one does, on as many ranks as there are boxes, one each. */
 static void boxes_of(const Layout *layout, Layout *boxes) {
     int32_t stride = count_boxes(layout);
     layout_init(boxes, layout->ndim);
@@ -29,7 +29,7 @@ static void boxes_of(const Layout *layout, Layout *boxes) {
         }
 }
 
-/* The number of a rank's box in it. */
+/* The number of a rank's box among those of boxes_of. */
 static int box_number(const Layout *layout, int rank) {
     const int position = order_position(layout->order, rank);
     int number = 0;
@@ -84,7 +84,7 @@ static bool read_one(const Checksums *sums, const TensorFile *file, int64_t elem
     return tensors_read(file, sums->tensor, &box, I64, checksum, error);
 }
 
-/* In what boxes a tensor was written; the element behind the last of its checksums. */
+/* Reads in what boxes a tensor was written; *next becomes the element after its last checksum. */
 static bool read_boxes(Checksums *sums, const TensorFile *file, Arena *arena, int tensor, int64_t *next) {
     const StoredTensor *stored = &file->tensors.at[tensor];
     const char *words = tensors_metadata(file, arena_printf(arena, "%s%s", boxes_key, stored->name));
@@ -130,7 +130,7 @@ bool checksums_compare(const Checksums *sums, const TensorFile *file, int tensor
         const int64_t element = sums->first[tensor] + b;
         uint64_t written, found;
         Box box;
-        if (element % parts != part) continue; /* counted over all tensors: those of one box each are divided too */
+        if (element % parts != part) continue; /* counted over all tensors, so that tensors of one box are divided too */
         layout_box(&sums->boxes[tensor], &file->tensors.at[tensor].shape, b, &box);
         if (!read_one(sums, file, element, &written, error) || !tensors_checksum(file, tensor, &box, &found, error)) return false;
         if (found != written) *damaged = element;

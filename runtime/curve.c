@@ -11,7 +11,7 @@ typedef struct Point {
     double value[MAX_COLUMNS];
 } Point;
 
-/* Of so many records that follow each other; of one both are the same. */
+/* The points with the least and the most loss of n consecutive records; of one record both are the same. */
 typedef struct Interval {
     int64_t n;
     Point least, most;
@@ -43,7 +43,7 @@ void curve_destroy(Curve *curve) {
     free(curve);
 }
 
-/* A loss that is no number is the most of all: it is not lost. */
+/* A loss that is nan counts as the largest, so that it stays. */
 static double height(const Point *point) {
     return isnan(point->value[0]) ? INFINITY : point->value[0];
 }

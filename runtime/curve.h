@@ -1,4 +1,4 @@
-/* curve: losses and evaluations of a training, for --report, in a fixed number of points: where there are more, those with the least and the most loss of each interval. */
+/* curve: losses and evaluations of a training, for --report, in a bounded number of points: if there are more, those with the least and the most loss of each interval stay. */
 #pragma once
 #include "report/json.h"
 #include "runtime/metrics.h"

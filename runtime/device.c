@@ -1,5 +1,5 @@
-/* device: opens backends. The CPU's is part of prun; others come as modules, so that the same prun runs where there is no device, no
- * driver, no toolkit. */
+/* device: opens backends. The CPU's is part of prun; others are modules, so that the same prun runs where there is no device, driver or
+ * toolkit. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ void device_close(Device *device) {
 
 #define MODULE_FILE "prun_cuda.so"
 
-/* The first that exists of the places where a module may lie: beside prun as it was built, and as it was installed. */
+/* Finds the module in the first place that has it: those relative to prun as it was built, then as it was installed. */
 static bool find_module(char *path, size_t n) {
     static const char *const places[] = {"", "cuda/", "../" PRUN_MODULE_FOLDER "/", "../lib/prun/"};
     char folder[3072];
@@ -34,13 +34,13 @@ static bool find_module(char *path, size_t n) {
     return false;
 }
 
-/* PRUN_CUDA_MODULE: the module is where the user says, which need not be true. */
+/* PRUN_CUDA_MODULE: where the user says that the module is; it need not be there. */
 static const char *given_module(void) {
     const char *given = getenv("PRUN_CUDA_MODULE");
     return given && *given ? given : NULL;
 }
 
-/* The file that is to be the module: where the user says, or where there is one. */
+/* The module's file: where the user says, or where there is one. */
 static bool module_file(char *path, size_t n) {
     const char *given = given_module();
     if (!given) return find_module(path, n);
@@ -48,7 +48,7 @@ static bool module_file(char *path, size_t n) {
     return true;
 }
 
-/* Opening the module opens cuBLASLt, hundreds of megabytes of it: not where nothing can come of it. */
+/* Opening the module opens cuBLASLt, which has hundreds of megabytes: to be avoided where there is no driver. */
 static bool has_driver(void) {
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     if (driver) dlclose(driver);
@@ -70,7 +70,7 @@ const DeviceModule *device_module(Error *error) {
         error_set(error, EXIT_ENVIRONMENT, "there is no CUDA driver (libcuda.so.1); in a container, was it started with its GPUs?");
         return NULL;
     }
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* the same one each time: never closed */
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* never closed: each call gets the same one */
     if (!handle) {
         error_set(error, EXIT_ENVIRONMENT, "cannot open %s", dlerror());
         return NULL;

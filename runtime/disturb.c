@@ -39,7 +39,7 @@ double number_moved(double number, double least, DType dtype, double roundings, 
     return fabs(number) < least ? number + least * part : number * (1 + part);
 }
 
-/* number: of the tensor. */
+/* Moves the elements of a tensor; number: the tensor's. */
 static void move_elements(const Disturber *disturber, void *data, DType dtype, int64_t n, int64_t number, double least) {
     if (disturber->roundings == 0) return;
     for (int64_t i = 0; i < n; i++)
@@ -50,8 +50,8 @@ static void move_elements(const Disturber *disturber, void *data, DType dtype, i
 
 /* ---------------------------------------------------------------- the backend */
 
-/* An operator that only moves or chooses elements rounds nothing. And max's result, moved by itself, would equal none of its operands: its
- * gradient would vanish. */
+/* Whether results are not moved: an operator that only moves or selects elements rounds nothing. A moved result of max would equal none of
+ * its operands, and its gradient would vanish. */
 static bool rounds_nothing(OpCode op) {
     return op_table[op].flops == 0 || op_table[op].reduction != REDUCE_SUM;
 }
@@ -146,8 +146,8 @@ static void move_batch(void *context, int input, DType dtype, void *data, int64_
     move_elements(context, data, dtype, n, input, 0);
 }
 
-/* Per value whether its elements are added up as they stand, perhaps at other places, and compared with nothing: moved a little they could compare
- * differently. NULL: out of memory. */
+/* Per value whether its elements are added up unchanged, perhaps after being placed elsewhere, and never compared: moved a little they could
+ * compare differently. NULL: out of memory. */
 static bool *values_added(const Graph *graph) {
     bool *added = calloc((size_t)graph->values.n + 1, 2 * sizeof *added), *compared = added ? added + graph->values.n + 1 : NULL;
     for (int n = graph->nodes.n - 1; added && n >= 0; n--) {
@@ -168,7 +168,7 @@ static bool *values_added(const Graph *graph) {
     return added;
 }
 
-/* Elements of constants that are added up: the sum of such can be exactly 0, which moved by itself stays 0, and on several ranks the
+/* Moves elements of constants that are added up: their sum can be exactly 0, which moving does not change, but on several ranks it is the
  * rounding of its terms. */
 static void move_constants(const Disturber *disturber, Executor *executor) {
     const Graph *graph = &executor->plan->graph;

@@ -3,7 +3,7 @@
 #include "ir/half.h"
 #include "ir/layout.h"
 
-/* Element i of ordinary memory that holds elements of this type; value must be in its range. Exact but for i64 beyond 2^53. */
+/* Reads, writes element i of ordinary memory with elements of this type; value must be in its range. Exact except for i64 beyond 2^53. */
 static inline double element_at(const void *data, DType dtype, int64_t i) {
     switch (dtype) {
     case F32:
@@ -65,5 +65,5 @@ static inline void elements_put(void *data, DType dtype, int64_t first, const do
 
 /* ---------------------------------------------------------------- finite.c */
 
-/* The first of n elements that is nan or infinite, -1: none, and none of integers. */
+/* The first of n elements that is nan or infinite; -1: none, and always for integers. */
 int64_t elements_first_bad(const void *data, DType dtype, int64_t n);

@@ -1,5 +1,5 @@
-/* evaluate: see evaluate.h. The program gives sums over a batch's rows, a number each (in mode data_parallel: one a replica); of the ranks that hold the
- * same number the first adds it up, and at the end all processes add up theirs. */
+/* evaluate: see evaluate.h. The program gives sums over a batch's rows, one number each (in mode data_parallel: one per replica). The first of the ranks that
+ * hold the same number adds it up over the steps; at the end all processes add up theirs. */
 #include "runtime/evaluate.h"
 #include "runtime/element.h"
 
@@ -15,7 +15,7 @@
 #include "runtime/data/data.h"
 #include "runtime/needed.h"
 
-/* What is added up: metrics by their number, then these. */
+/* The sums: metrics by their number, then these. */
 enum { SUM_LOSS = NMETRICS, SUM_ROWS, SUM_LABELS, SUM_LOSS_LABELS, NSUMS };
 
 /* The scores of the rows of one class. */
@@ -29,8 +29,8 @@ struct Evaluation {
     Arena arena;
     Executor *executor;
     Comm *comm;
-    int report[NSUMS];                     /* number of the report in the graph, -1: there is none; the loss is none */
-    int64_t begin[NSUMS + 1], each[NSUMS]; /* where its sums stand among all, and how many they are */
+    int report[NSUMS];                     /* number of the report in the graph, -1: there is none, as for the loss */
+    int64_t begin[NSUMS + 1], each[NSUMS]; /* where its sums begin in `sums`, and how many they are */
     double *sums;
     Scores scores[2]; /* by class, of an auc */
     int prediction;
@@ -60,7 +60,7 @@ static const char *input_names(const Graph *graph, Arena *arena) {
     return names;
 }
 
-/* The files of --data in place of the plan's. For predictions the labels of other rows are of no use: an input that they do not depend on has no file then. */
+/* Puts the files of --data in place of the plan's. For predictions the labels of other rows are of no use: an input that they do not depend on then has no file. */
 static bool other_data(Evaluation *evaluation, const RunOptions *options, Error *error) {
     Graph *graph = &evaluation->part.graph;
     const Graph planned = *graph;
@@ -87,7 +87,7 @@ static bool other_data(Evaluation *evaluation, const RunOptions *options, Error 
         input->file = *planned_file;
         input->file.path = is + 1;
         input->file.first = input->file.rows = 0;
-        graph->settings.split = (RowSplit){0}; /* of the other file: all rows */
+        graph->settings.split = (RowSplit){0}; /* all rows of the other file */
     }
     return true;
 }
@@ -104,7 +104,7 @@ static int input_without_data(Evaluation *evaluation, const char *plan_directory
     return -1;
 }
 
-/* Leaves out the loss where what it alone needs has no data, in any process. */
+/* Leaves out the loss where, on any process, an input that only it needs has no data. */
 static bool predict_alone(Evaluation *evaluation, const char *plan_directory, Error *error) {
     Comm *comm = evaluation->comm;
     const int own = input_without_data(evaluation, plan_directory);
@@ -127,7 +127,7 @@ static bool predict_alone(Evaluation *evaluation, const char *plan_directory, Er
     return true;
 }
 
-/* An eval block may leave out what only the loss needs. */
+/* Whether all inputs have files: an eval block may leave out those that only the loss needs. */
 static bool check_data(const Graph *graph, Error *error) {
     for (int i = 0; graph->settings.data == DATA_FILES && i < graph->inputs.n; i++)
         if (graph->inputs.at[i].kind == INPUT_DATA && graph->inputs.at[i].micro == 0 && graph->inputs.at[i].file.format == FILE_NONE)
@@ -136,7 +136,7 @@ static bool check_data(const Graph *graph, Error *error) {
     return true;
 }
 
-/* The loss and each report have sums of their own: one, or one a class and more. */
+/* Places the sums of the loss and of each report: one, or one per class and more. */
 static void place_sums(Evaluation *evaluation) {
     const Graph *graph = &evaluation->part.graph;
     for (int k = 0; k < NSUMS; k++) {
@@ -237,7 +237,7 @@ static bool push_score(Scores *scores, double score, Error *error) {
     return true;
 }
 
-/* What the driven ranks have of a step's rows: [.., 3] numbers. In global modes every process has all of them, from its first rank; of replicas the first rank that holds one gives its rows. */
+/* Adds the scores that driven ranks have of a step's rows: [.., 3] numbers. In global modes every process has all of them, from its first rank; a replica's rows come from the first rank that holds it. */
 static bool add_scores(Evaluation *evaluation, int report, Error *error) {
     bool ok = true;
     for (int driven = 0; ok && driven < evaluation->comm->ndriven; driven++) {
@@ -253,7 +253,7 @@ static bool add_scores(Evaluation *evaluation, int report, Error *error) {
     return ok;
 }
 
-/* Of replicas every process gets all scores: one of each at a time. */
+/* With replicas every process gets all scores: one of each process at a time. */
 static bool gather_scores(Comm *comm, Scores *scores, Error *error) {
     Scores all = {0};
     uint64_t *counts = calloc((size_t)comm->nprocesses, sizeof *counts), *words = calloc((size_t)comm->nprocesses, sizeof *words), most = 0;
@@ -289,7 +289,7 @@ static bool area(Evaluation *evaluation, double *metric, Error *error) {
     return true;
 }
 
-/* What the driven ranks add to the sums after a step. */
+/* Adds what the driven ranks have to the sums after a step. */
 static bool add_sums(Evaluation *evaluation, Error *error) {
     for (int k = 0; k < NSUMS; k++) {
         if (k == SUM_LOSS ? evaluation->part.programs.at[0].loss < 0 : evaluation->report[k] < 0) continue;
@@ -309,7 +309,7 @@ static bool add_sums(Evaluation *evaluation, Error *error) {
     return true;
 }
 
-/* The sums of all processes, in their order. */
+/* Adds up the sums of all processes, in the processes' order. */
 static bool gather_sums(Evaluation *evaluation, Error *error) {
     Comm *comm = evaluation->comm;
     uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words), own;
@@ -331,7 +331,7 @@ static bool gather_sums(Evaluation *evaluation, Error *error) {
 
 /* ---------------------------------------------------------------- predictions */
 
-/* The file being written; rows lie in it as in the data. */
+/* The file being written; its rows are in the order of the data. */
 typedef struct Prediction {
     const char *path;
     char temporary[TEMPORARY_NAME]; /* "": none yet */
@@ -426,7 +426,7 @@ static bool prediction_open(Evaluation *evaluation, Prediction *prediction, int6
     return comm_agree(comm, ok, error);
 }
 
-/* Elements that lie behind each other here and in the file. */
+/* Writes elements that are contiguous here and in the file. */
 static bool write_elements(const Prediction *prediction, DType dtype, const char *from, int64_t n, int64_t at, Error *error) {
     unsigned char bytes[8192];
     int size = dtype_bytes[dtype];
@@ -453,7 +453,7 @@ static bool write_elements(const Prediction *prediction, DType dtype, const char
     return true;
 }
 
-/* One row of the box, or several that follow each other: runs of neighbouring elements. data: of the row's first element in the box. */
+/* Writes a row of the box, or several consecutive ones, as runs of neighbouring elements. data: the row's first element in the box. */
 static bool write_row(const Prediction *prediction, const ReportPart *part, const char *data, int64_t row, Error *error) {
     const TensorType *type = part->type;
     const Box *box = &part->box;
@@ -482,7 +482,7 @@ static bool write_row(const Prediction *prediction, const ReportPart *part, cons
     return true;
 }
 
-/* What the driven ranks hold of the batch's answers, each box by the first that holds it, to the places of their rows; filler nowhere. */
+/* Writes the batch's predictions on driven ranks to the places of their rows, each box by the first rank that holds it; not those of filler. */
 static bool prediction_step(Evaluation *evaluation, const Prediction *prediction, int64_t step, Error *error) {
     bool ok = true;
     for (int driven = 0; ok && driven < evaluation->comm->ndriven; driven++) {
@@ -514,7 +514,7 @@ static bool prediction_close(const Comm *comm, Prediction *prediction, bool ok, 
     return comm_agree((Comm *)comm, ok, error);
 }
 
-/* The same when the others do not come to that point any more. */
+/* Closes and removes the file when the others do not come to prediction_close any more. */
 static void prediction_drop(const Comm *comm, Prediction *prediction) {
     if (prediction->fd >= 0) close(prediction->fd);
     if (comm->process == 0 && prediction->temporary[0]) remove(prediction->temporary);
@@ -539,7 +539,7 @@ bool evaluation_run(Evaluation *evaluation, const char *path, EvalResult *result
                          "--predict: the net has no value that could be its answer: say `predict = y;` in the eval block");
     if (path && !prediction_open(evaluation, &prediction, rows, error)) return prediction_close(comm, &prediction, false, error);
     bool written = true;
-    Error failure = {0}; /* of writing: reported after the last step, for the others wait for this rank in every step */
+    Error failure = {0}; /* of writing: reported after the last step, as the others wait for this rank in every step */
     evaluation->scores[0].n = evaluation->scores[1].n = 0;
     memset(evaluation->sums, 0, (size_t)evaluation->begin[NSUMS] * sizeof *evaluation->sums);
     if (!executor_begin(executor, 1, 1, error)) return path ? prediction_close(comm, &prediction, false, error) : false;

@@ -1,5 +1,5 @@
-/* exec: runs a program's steps. Every driven rank has a cursor; one that waits for a communication lets the next one go on. Under MPI there
- * is one cursor and waits block; under comm/local all ranks move in lock step, and when none can move any more that is a deadlock, which is
+/* exec: runs a program's steps. Every driven rank has a cursor; one that waits for a communication lets the next one go on. Under comm/job there
+ * is one cursor and waits block; under comm/local all ranks move in lock step, and if none can move any more, the deadlock is
  * reported. */
 #include <math.h>
 #include <stdlib.h>
@@ -10,11 +10,11 @@
 #include "runtime/profile.h"
 #include "runtime/schedule.h"
 
-/* Steps as one: executor_capture. */
+/* Captured steps: executor_capture. */
 struct Capture {
-    bool may;            /* the next step but the first may be recorded */
+    bool may;            /* the next step may be recorded, unless it is the first */
     void *graph;         /* a recorded step */
-    CommCounters *moves; /* per driven rank: what its communications move, which do not count it themselves when it is replayed */
+    CommCounters *moves; /* per driven rank: what its communications move: a replay does not count it */
     char note[1024];     /* executor_capture_note */
 };
 
@@ -96,7 +96,7 @@ Executor *executor_create_over(const Plan *plan, const char *program, Executor *
     executor->capture = arena_alloc(&executor->arena, sizeof *executor->capture);
     inputs_begin(executor);
     results_begin(executor);
-    /* What one rank cannot do alone must not leave the others waiting in a collective. */
+    /* A failure on one rank must not leave the others waiting in a collective. */
     bool ok = comm_agree(comm, load_local(executor, error), error);
     ok = ok && (executor->of || comm_same(comm, data_common(executor->data, &executor->arena), EXIT_ENVIRONMENT, error));
     ok = ok && comm_agree(comm, load_requests(executor, error), error);
@@ -132,7 +132,7 @@ static bool fail(const Executor *executor, const Cursor *cursor, const Action *a
     return error_prefix(error, "%s: ", place);
 }
 
-/* What no operator's name stands before is of the whole process. */
+/* Prefixes an error that names no operator with the ranks of this process. */
 static bool fail_whole(const Executor *executor, Error *error) {
     const Comm *comm = executor->comm;
     if (error->rank >= 0) return false; /* the communicator knows which */
@@ -145,7 +145,7 @@ static bool is_update(OpCode op) {
     return op_table[op].op_class == OP_CLASS_UPDATE && op != OP_write;
 }
 
-/* An update that leaves its states as they are: results are the operands that stand in their places, w and v of `w, v, g, rate`. */
+/* Does an update without changing its states: each result is the operand in the same position, w and v of `w, v, g, rate`. */
 static bool keep_states(const Executor *executor, const KernelCall *call, Error *error) {
     for (int o = 0; o < call->nout; o++) {
         const int64_t bytes = shape_elements(&call->out[o].local) * dtype_bytes[call->out[o].dtype];
@@ -168,7 +168,7 @@ static bool run_calls(const Executor *executor, const Cursor *cursor, const Acti
     return true;
 }
 
-/* Calls that the device does as one, each by itself: what they leave for each other only, and copies of views, are written too. */
+/* Runs calls that the device fuses one by one: results that only they read, and copies of views, are written too. */
 static bool run_apart(const Executor *executor, const Cursor *cursor, const Action *action, Error *error) {
     for (int i = 0; i < action->nviews; i++) {
         const Action view = {.kind = ACTION_CALLS, .first_call = action->view_call[i], .ncalls = action->ncalls};
@@ -193,7 +193,7 @@ static CommStatus status_of(bool ok) {
     return ok ? COMM_COMPLETE : COMM_FAILED;
 }
 
-/* COMM_PENDING only where other ranks of this process must come first. */
+/* Returns COMM_PENDING only where other ranks of this process must go on first. */
 static CommStatus run_action(Executor *executor, const Cursor *cursor, const Action *action, Error *error) {
     const Backend *backend = executor->backend;
     Comm *comm = executor->comm;
@@ -212,7 +212,7 @@ static CommStatus run_action(Executor *executor, const Cursor *cursor, const Act
     return COMM_FAILED;
 }
 
-/* Whether the loss, which is there now, is finite on this rank: before anything is updated. */
+/* Checks whether the loss, which is there now, is finite on this rank, before anything is updated. */
 static bool look_at_loss(Executor *executor, Cursor *cursor, Error *error) {
     const int loss = executor->program->loss;
     const DType dtype = executor->plan->graph.values.at[cursor->role->instances.at[loss].value].type.dtype;
@@ -330,7 +330,7 @@ bool executor_begin(Executor *executor, int64_t epoch, int64_t step, Error *erro
     return comm_agree(executor->comm, executor->begun, error);
 }
 
-/* All actions of all cursors. */
+/* Runs all actions of all cursors. */
 static bool run_actions(Executor *executor, Error *error) {
     int n = executor->comm->ndriven, ndone = 0;
     executor->comm->place->program = executor->number;
@@ -350,7 +350,7 @@ static bool run_actions(Executor *executor, Error *error) {
 
 /* ---------------------------------------------------------------- losses that are not finite */
 
-/* The last action that has begun with this step or one before it. */
+/* The last action that begins with this step or an earlier one. */
 static int action_of(const Cursor *cursor, int step) {
     int last = -1;
     for (int i = 0; i < cursor->actions.n; i++)
@@ -367,8 +367,8 @@ static bool has_update(const Cursor *cursor, const Action *action) {
     return false;
 }
 
-/* The loss is looked at before the first update. Where ranks add it up, the plan waits for that at the end of the step, after the updates: here it is waited for
- * before them. Its source and target are its own from the start of the communication to that wait, so an earlier one is as good, and all ranks do the same. */
+/* Has the loss checked before the first update. Where ranks add the loss up, the plan waits for that communication at the end of the step: here the wait is moved before
+ * the updates. Nothing else uses its source and target from its start to its wait, so an earlier wait is as good, and all ranks do the same. */
 static void guard_cursor(const Executor *executor, Cursor *cursor) {
     const Role *role = cursor->role;
     int made = -1, first = 0;
@@ -436,7 +436,7 @@ const char *executor_capture_note(const Executor *executor) {
     return executor->capture->note;
 }
 
-/* What was counted while nothing moved is counted again by each replay. */
+/* Takes back what was counted while the step was recorded and nothing moved: each replay counts it. */
 static void counters_apart(Executor *executor, const CommCounters *before) {
     for (int i = 0; i < executor->comm->ndriven; i++) {
         CommCounters *now = &executor->comm->counters[i];
@@ -457,7 +457,7 @@ static bool replay(Executor *executor, Error *error) {
 }
 
 /* A call was refused while the step was recorded: error says which. Without communications the step can begin again; else some have been started that
- * nobody waits for. */
+ * nobody will wait for. */
 static bool capture_refused(Executor *executor, const CommCounters *before, Error *error) {
     const DeviceQueue *queue = executor->backend->queue;
     const Error refused = *error;
@@ -474,7 +474,7 @@ static bool capture_refused(Executor *executor, const CommCounters *before, Erro
     return true;
 }
 
-/* The step recorded, where that can be: what cannot is no failure, and never tried again. */
+/* Records the step if possible: if it is not, that is no failure, and is never tried again. */
 static bool capture(Executor *executor, Error *error) {
     const DeviceQueue *queue = executor->backend->queue;
     Error why;
@@ -505,18 +505,18 @@ static bool capture(Executor *executor, Error *error) {
     return true;
 }
 
-/* The losses of the step that has been done, from where they lie. */
+/* Fetches the losses of the step that was done from the backend's memory. */
 static bool fetch_losses(Executor *executor, Error *error) {
     for (int i = 0; i < executor->comm->ndriven; i++) {
         Cursor *cursor = &executor->cursors[i];
         if (cursor->nlosses == 0) continue;
         const int loss = executor->program->loss;
         const DType dtype = executor->plan->graph.values.at[cursor->role->instances.at[loss].value].type.dtype;
-        /* Elements are no larger than doubles: they become such in place, the last one first. */
+        /* Elements are no larger than doubles: they are converted in place, the last one first. */
         if (!executor->backend->download(executor->context, cursor->losses, cursor->at[loss], cursor->nlosses * dtype_bytes[dtype], error))
             return false;
         for (int k = cursor->nlosses - 1; k >= 0; k--) {
-            double item; /* room for any element */
+            double item; /* room for an element of any type */
             memcpy(&item, (const char *)cursor->losses + (size_t)k * (size_t)dtype_bytes[dtype], (size_t)dtype_bytes[dtype]);
             cursor->losses[k] = element_at(&item, dtype, 0);
             if (!isfinite(cursor->losses[k]) && executor->bad_update == 0) executor->bad_update = executor->updates;
@@ -525,7 +525,7 @@ static bool fetch_losses(Executor *executor, Error *error) {
     return true;
 }
 
-/* Whether a step may be left to the device. Communications that the process itself takes part in are done when a step ends; and times are read then. */
+/* Whether a step may be left running on the device. When a step ends, communications that the process takes part in must be done, and times are read. */
 static bool may_stay_behind(const Executor *executor) {
     return executor->backend->queue && !executor->profile && executor->ran && (executor->capture->graph || executor->nrequests == 0);
 }
@@ -537,7 +537,7 @@ static bool step_run(Executor *executor, int64_t epoch, int64_t step, bool ahead
     if (executor->profile && !profile_step(executor->profile, executor->capture->graph != NULL, error)) return false;
     if (executor->capture->may && executor->ran) {
         if (!capture(executor, error)) return false;
-        /* What was recorded and is not replayed has no times. */
+        /* A step that was recorded and is not replayed has no times. */
         if (executor->profile && !executor->capture->graph && !profile_step(executor->profile, false, error)) return false;
     }
     if (executor->capture->graph && !replay(executor, error)) return fail_whole(executor, error);
@@ -554,7 +554,7 @@ static bool step_run(Executor *executor, int64_t epoch, int64_t step, bool ahead
     return fetch_losses(executor, error) || fail_whole(executor, error);
 }
 
-/* behind: what the device says of the step before comes out in this one. */
+/* behind: an error of the device may come from the previous step. */
 static bool fail_step(const Executor *executor, int64_t epoch, int64_t step, bool behind, Error *error) {
     const char *perhaps = behind ? " or the one before" : "";
     if (executor->program->kind == PROGRAM_TRAIN)
@@ -569,7 +569,7 @@ bool executor_settle(Executor *executor, Error *error) {
     return (now->backend->sync(now->context, error) && fetch_losses(now, error)) || fail_whole(now, error);
 }
 
-/* By the executor for the texts of the step's batch. */
+/* Does a step by the executor for the texts of its batch. */
 static bool step_chosen(Executor *executor, int64_t epoch, int64_t step, bool ahead, Error *error) {
     Executor *now = lengths_choose(executor, epoch, step, error);
     if (!now) return false;

@@ -14,7 +14,7 @@
 
 enum { BLOCK_BYTES = 4 << 20 };
 
-/* Some rows at a time. */
+/* Copies a tensor, some rows at a time. */
 static bool copy_tensor(const TensorFile *from, int tensor, const TensorFile *to, int number, Error *error) {
     const StoredTensor *stored = &to->tensors.at[number];
     const int64_t rows = stored->shape.ndim ? stored->shape.dim[0] : 1,
@@ -35,7 +35,7 @@ static bool copy_tensor(const TensorFile *from, int tensor, const TensorFile *to
     return ok;
 }
 
-/* The file's tensors of the plan's parameters, compared with their checksums. */
+/* Finds the file's tensors of the plan's parameters and compares them with their checksums. */
 static bool find_tensors(const TensorFile *from, const Checksums *sums, const Graph *graph, bool averages, int *tensors, Error *error) {
     for (int i = 0, n = 0; i < graph->states.n; i++) {
         int64_t damaged;
@@ -70,7 +70,7 @@ static bool write_file(const TensorFile *from, const int *tensors, TensorFile *t
     return ok;
 }
 
-/* A checkpoint holds more than is exported. */
+/* Whether the file is a checkpoint, which holds more than is exported. */
 static bool is_checkpoint(const char *path, Arena *arena) {
     TensorFile file = {.fd = -1};
     Error error;
@@ -79,7 +79,7 @@ static bool is_checkpoint(const char *path, Arena *arena) {
     return is;
 }
 
-/* The parameters of one checkpoint. *damaged: it is not what was written, and an older one may be. */
+/* Exports the parameters of one checkpoint. *damaged: it is not what was written; an older one may be. */
 static bool export_one(const RunOptions *options, const Plan *plan, const char *path, Arena *arena, bool *damaged, Error *error) {
     TensorFile from = {.fd = -1}, to = {.fd = -1};
     Checksums sums;
@@ -98,7 +98,7 @@ static bool export_one(const RunOptions *options, const Plan *plan, const char *
     return ok;
 }
 
-/* Of the newest that is not damaged; where all are, the newest's error. */
+/* Exports the newest that is not damaged; where all are, the error is the newest's. */
 static bool export_newest(const RunOptions *options, const Plan *plan, Arena *arena, Error *error) {
     const char *directory = options->checkpoint ? options->checkpoint : arena_printf(arena, "%s.checkpoints", options->plan);
     const char *const *paths;

@@ -2,6 +2,6 @@
 #pragma once
 #include "runtime/options.h"
 
-/* Of options->resume, or the newest checkpoint of the plan: whole or in slices, its checksums compared. No ranks, no data. options->export is there when it is whole. Returns the exit code, after saying
- * on stderr what went wrong. */
+/* Exports options->resume, or the newest checkpoint of the plan, whole or in slices, and compares its checksums. Needs no ranks and no data. options->export appears only when it is complete. Returns the
+ * exit code, after printing on stderr what went wrong. */
 int export_run(const RunOptions *options);

@@ -14,7 +14,7 @@ bool plan_of_file(Plan *plan, Arena *arena, const char *path, Error *error) {
     return plan_files_read(&files, arena, path, MAX_PLAN_BYTES, error) && plan_read_files(plan, arena, path, &files, 0, error);
 }
 
-/* NULL: the states of a checkpoint of one are those of the other; else the name of one that differs. */
+/* The name of a state that differs between checkpoints of the two graphs; NULL: none does. */
 static const char *other_state(const Graph *one, const Graph *other) {
     for (int i = 0; i < one->states.n; i++) {
         const State *state = &one->states.at[i];
@@ -27,7 +27,7 @@ static const char *other_state(const Graph *one, const Graph *other) {
     return NULL;
 }
 
-/* Whether the job can go on with it: the states are those of the first, and it is for ranks that --min-ranks speaks of. */
+/* Whether the job can go on with this plan: its states are those of the first, and its number of ranks is allowed by --min-ranks. */
 static bool check_one(const RunOptions *options, const Plan *first, const Plan *plan, const char *path, Error *error) {
     const int ranks = plan->graph.nranks, all = first->graph.nranks;
     const char *differs = other_state(&first->graph, &plan->graph);

@@ -40,7 +40,7 @@ void figures_describe(TensorFile *file, Arena *arena, const Executor *executor) 
     }
 }
 
-/* All numbers of a text, in the arena; -1: it is something else. */
+/* Reads all numbers of a text, into the arena; returns how many; -1: the text is something else. */
 static int64_t read_numbers(const char *text, double least, Arena *arena, double **numbers) {
     int64_t n = 0, room = 1;
     for (const char *at = text; *at; at++)

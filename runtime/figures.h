@@ -4,8 +4,8 @@
 #include "runtime/tensors.h"
 
 void figures_describe(TensorFile *file, Arena *arena, const Executor *executor);
-void figures_keep(TensorFile *to, Arena *arena, const TensorFile *from); /* those of a file */
-/* Those of a file, in place of what the executor has; of an input that the file knows nothing of, these stay. EXIT_ENVIRONMENT: they are damaged, or of other rows. */
+void figures_keep(TensorFile *to, Arena *arena, const TensorFile *from); /* copies those of another file */
+/* Takes those of a file in place of what the executor has; for an input that the file has none for, those stay. EXIT_ENVIRONMENT: they are damaged, or of other rows. */
 bool figures_load(const TensorFile *file, Executor *executor, Error *error);
-/* Whether all that are needed are known; from: the file that was loaded, or NULL. */
+/* Whether all figures that are needed are known; from: the file that was loaded, or NULL. */
 bool figures_known(const Executor *executor, const char *from, Error *error);

@@ -1,5 +1,5 @@
-/* finite: where the first number came from that is not finite. A step is done again from the same states on the same batch, and each result is looked at when it is made. From
- * the loss the search goes back through operands that are not finite, so that an infinity which a mask means and a softmax takes away is not blamed; it ends at an input, a
+/* finite: finds where the first number that is not finite came from. A step is repeated from the same states on the same batch, and each result is checked when it is computed. From
+ * the loss the search goes back through operands that are not finite, so it does not blame an infinity that a mask uses on purpose and a softmax removes; it ends at an input, a
  * state, or an operator whose operands were finite. */
 #include <math.h>
 #include <stdlib.h>
@@ -60,7 +60,7 @@ static bool look_at_results(const Executor *executor, Cursor *cursor, const Step
     return true;
 }
 
-/* The results of the steps that an action stands for. */
+/* Checks the results of the steps that an action stands for. */
 bool inspect_action(Executor *executor, Cursor *cursor, const Action *action, Error *error) {
     const Role *role = cursor->role;
     const Step *first = &role->steps.at[action->step];
@@ -77,7 +77,7 @@ bool inspect_action(Executor *executor, Cursor *cursor, const Action *action, Er
     return true;
 }
 
-/* What is there before the first step. */
+/* Checks values of this place that are there before the first step. */
 static bool look_at_sources(const Executor *executor, Cursor *cursor, Place place, Error *error) {
     bool ok = true;
     for (int i = 0; ok && i < cursor->role->instances.n; i++) {
@@ -101,7 +101,7 @@ static int role_number(const Executor *executor, int rank) {
     return r;
 }
 
-/* Per role and instance whether it is not finite on any of its ranks whose states are those from before: nwords words a role. */
+/* Per role and instance whether it is not finite on any of its ranks that kept the states from before: nwords words per role. */
 static bool gather_found(const Executor *executor, bool bad, uint64_t *bits, int nwords, Error *error) {
     Comm *comm = executor->comm;
     const int nroles = executor->program->roles.n;
@@ -116,7 +116,7 @@ static bool gather_found(const Executor *executor, bool bad, uint64_t *bits, int
         }
         for (int r = 0; r < nroles; r++)
             bits[r * nwords + w] |= own[r];
-        /* A process of several drives one rank. */
+        /* If there are several processes, each drives one rank. */
         const uint64_t word = own[role_number(executor, comm->first_driven)];
         ok = comm->table->all_gather_words(comm, word, words, error);
         for (int p = 0; ok && comm->nprocesses > 1 && p < comm->nprocesses; p++)
@@ -127,7 +127,7 @@ static bool gather_found(const Executor *executor, bool bad, uint64_t *bits, int
     return ok;
 }
 
-/* The lowest number that a process gives, which is none's where all give UINT64_MAX. */
+/* *least: the lowest number of any process. UINT64_MAX stands for none. */
 static bool gather_least(Comm *comm, uint64_t own, uint64_t *least, Error *error) {
     uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
     bool ok = words || error_set(error, EXIT_ENVIRONMENT, "out of memory");
@@ -145,15 +145,15 @@ static bool has(const uint64_t *bits, int i) {
 
 /* ---------------------------------------------------------------- going back */
 
-/* Where the search ends, the better the lower: an input; a state; what an operator makes of finite operands; a constant, which may mean it. */
+/* Where the search ends, lower is better: an input; a state; the result of an operator on finite operands; a constant, where it may be intended. */
 enum { RANK_INPUT, RANK_STATE, RANK_STEP, RANK_CONSTANT, NO_RANK };
 
 typedef struct Origin {
-    int role, instance, step; /* -1: none; step -1: it was there before the first */
+    int role, instance, step; /* -1: none; step -1: it was there before the first step */
     int rank;
 } Origin;
 
-/* Per instance the step that makes it, -1: none. */
+/* maker: per instance the step that computes it, -1: none. */
 static void find_makers(const Role *role, int *maker) {
     for (int i = 0; i < role->instances.n; i++)
         maker[i] = -1;
@@ -162,14 +162,14 @@ static void find_makers(const Role *role, int *maker) {
             maker[role->steps.at[s].out[o]] = s;
 }
 
-/* Its results lie where its operand lies. */
+/* Whether the step's results lie where its operand lies. */
 static bool makes_view(const Role *role, const Step *step) {
     const Instance *in = &role->instances.at[step->in[0]], *out = &role->instances.at[step->out[0]];
     return step->kind == STEP_KERNEL &&
            (out->place == PLACE_VIEW || (op_table[step->op].view && in->place == out->place && in->at == out->at));
 }
 
-/* A view is what it is a view of. */
+/* The instance that a view is a view of, after all views; others are their own. */
 static int viewed(const Role *role, const int *maker, int instance) {
     while (maker[instance] >= 0 && makes_view(role, &role->steps.at[maker[instance]]))
         instance = role->steps.at[maker[instance]].in[0];
@@ -185,17 +185,17 @@ static void prefer(const Program *program, Origin *best, int role, int instance,
     *best = (Origin){role, instance, step, rank};
 }
 
-/* Values of all roles that are to be looked at, and what was found of them. */
+/* Values of all roles that the search is to visit, and what was found of them. */
 typedef struct Trail {
     const Program *program;
-    int width; /* of a role: instances */
+    int width; /* instances of a role */
     int *maker, *stack, n;
     bool *seen;
     const uint64_t *bits;
     int nwords;
 } Trail;
 
-/* Goes on with a value of a role that is not finite. True where it is none. */
+/* Continues the search at a value of a role if it is not finite. True where it is finite. */
 static bool follow(Trail *t, int role, int instance) {
     const Role *of = &t->program->roles.at[role];
     const int at = viewed(of, t->maker + role * t->width, instance);
@@ -204,7 +204,7 @@ static bool follow(Trail *t, int role, int instance) {
     return false;
 }
 
-/* What a step makes its results of: of a communication what any role has given. True where all of it is finite. */
+/* Continues at what a step computes its results from; for a communication, at the sources of all roles. True where all of it is finite. */
 static bool follow_operands(Trail *t, int role, const Step *step) {
     bool finite = true;
     if (step->kind != STEP_WAIT) {
@@ -315,7 +315,7 @@ static void put_origin(const Executor *executor, const Cursor *cursor, const Ori
 
 /* ---------------------------------------------------------------- the search */
 
-/* Inputs of the steps, from the first on: the first step, counted from 0 over all epochs, in which one of a driven rank's is not finite; -1: none. *driven, *instance: which. */
+/* The first of the steps, counted from 0 over all epochs, in which an input of a driven rank is not finite; -1: none. *driven, *instance: which input. */
 static int64_t find_input(Executor *executor, int64_t first, int64_t last, int *driven, int *instance, Error *error) {
     const int64_t steps = executor_steps(executor);
     for (int64_t at = first; at <= last; at++) {
@@ -336,7 +336,7 @@ static int64_t find_input(Executor *executor, int64_t first, int64_t last, int *
     return -1;
 }
 
-/* Does the step again; the words of the process whose rank has the origin. */
+/* Repeats the step; text gets the answer on the process whose rank has the origin. */
 static bool find_operator(Executor *executor, int64_t at, int64_t update, bool bad, Text *text, Error *error) {
     Comm *comm = executor->comm;
     const int64_t steps = executor_steps(executor);
@@ -388,7 +388,7 @@ bool executor_find_bad_input(Executor *executor, int64_t first, int64_t last, Te
     make_found(executor);
     *error = (Error){0};
     *at = find_input(executor, first, last, &driven, &instance, error);
-    /* The first step that has one; of the processes that have one in it the first. */
+    /* The first step that has one, and in it the first process that has one. */
     const uint64_t own = *at < 0 ? UINT64_MAX : (uint64_t)(*at - first) * (uint64_t)comm->nprocesses + (uint64_t)comm->process;
     if (!comm_agree(comm, *at >= 0 || error->code == 0, error) || !gather_least(comm, own, &least, error)) return false;
     *any = least != UINT64_MAX;
@@ -402,7 +402,7 @@ void executor_find_bad(Executor *executor, int64_t first, int64_t last, int64_t 
     Text text = {0};
     int64_t at;
     bool any;
-    Executor *repeats = lengths_known(executor, last / steps + 1, last % steps + 1); /* the one that has done the last step */
+    Executor *repeats = lengths_known(executor, last / steps + 1, last % steps + 1); /* the one that did the last step */
     make_found(repeats);
     bool ok = executor_find_bad_input(executor, first, last, &text, &at, &any, error);
     if (ok && !any) ok = find_operator(repeats, last, update, bad, &text, error);

@@ -1,5 +1,5 @@
-/* fit: whether what a step touches on this rank fits together. prun proves nothing: a plan that was edited may compute nonsense, but no step of
- * it reaches outside the memory of its operands. Kernels index all operands by the sizes of one of them, so what is checked here is what they rely on. */
+/* fit: checks that the operands and results of a step on this rank fit together. prun proves nothing: an edited plan may compute nonsense, but no step of
+ * it may reach outside the memory of its operands. Kernels index all operands by the sizes of one of them and rely on what is checked here. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ typedef struct Fitting {
     Ranges ranges;
 } Fitting;
 
-/* Of a factor along which there are windows, tensors count windows or elements. */
+/* Whether windows lie along a factor: then tensors count windows or elements along it. */
 static bool counts_windows(const Fitting *fitting, int factor) {
     for (int i = 0; i < fitting->nin; i++)
         for (int d = 0; d < fitting->box[i]->ndim; d++)
@@ -34,8 +34,8 @@ static bool counts_windows(const Fitting *fitting, int factor) {
     return false;
 }
 
-/* Tensors that share a factor have the same range of it; dimensions without one are whole. A reshaped dimension is cut between runs of
- * size / factor's size elements, as is the other one that shares its factor. */
+/* Whether a tensor has the range of each factor that others have; dimensions without a factor must be whole. A reshaped dimension is cut
+ * between runs of size / factor's size elements, and so is the other one that shares its factor. */
 static bool fit_tensor(Fitting *fitting, int at, char *why, size_t n) {
     const bool result = at >= fitting->nin;
     const int which = result ? at - fitting->nin : at;
@@ -62,7 +62,7 @@ static bool fit_tensor(Fitting *fitting, int at, char *why, size_t n) {
     return true;
 }
 
-/* What windows see from a range of their factor is there. */
+/* Whether the operand's box has all that windows see from the range of their factor. */
 static bool fit_windows(const Fitting *fitting, int operand, char *why, size_t n) {
     const Box *box = fitting->box[operand];
     for (int d = 0; d < box->ndim; d++) {
@@ -127,7 +127,7 @@ static bool stores(const Members *m, int member, int o) {
     return m->cursor->role->instances.at[m->step[member].out[o]].place != PLACE_INNER && !step_is_view(m->cursor, &m->step[member]);
 }
 
-/* Whether an instance is the result of a member before this one, and no view of what was there before. */
+/* Whether an instance is the result of an earlier member, and not a view of memory from before the step. */
 static bool made_by(const Members *m, int member, int instance) {
     for (int k = 0; k < member; k++)
         for (int o = 0; o < m->step[k].nout; o++)
@@ -135,7 +135,7 @@ static bool made_by(const Members *m, int member, int instance) {
     return false;
 }
 
-/* Whether element i of each result of a member needs just element i of its operands that are as large as this one; of this one too, if it reads it. */
+/* Whether element i of each result of a member needs only element i of those operands that are as large as this one, including this one if it is read. */
 static bool goes_by_element(const Members *m, const Step *step, int operand) {
     const Box *box = &m->cursor->box[operand];
     for (int o = 0; o < step->nout; o++) {
@@ -146,8 +146,8 @@ static bool goes_by_element(const Members *m, const Step *step, int operand) {
     return true;
 }
 
-/* Whether a member may store a result where an operand of the step lies: the members may run one after the other, or all of them block by block of elements, in
- * any order. So it is the same elements, from the first member that reads the operand to this one all go element by element, and no later one reads it. */
+/* Whether a member may store a result where an operand of the step lies: members may run one after the other, or all of them block by block of elements, in
+ * any order. So the elements must be the same, all members from the first reader of the operand to this one elementwise, and no later one may read it. */
 static bool may_overwrite(const Members *m, int member, int result, int operand) {
     bool found = false;
     for (int k = 0; k < m->n; k++) {
@@ -159,7 +159,7 @@ static bool may_overwrite(const Members *m, int member, int result, int operand)
            bytes_of(m->executor, m->cursor, result) == bytes_of(m->executor, m->cursor, operand);
 }
 
-/* What a view lies in, at last. */
+/* The instance in whose memory a view finally lies. */
 static int viewed(const Cursor *cursor, int instance) {
     while (cursor->role->instances.at[instance].place == PLACE_VIEW)
         instance = (int)cursor->role->instances.at[instance].at;
@@ -199,7 +199,7 @@ bool fit_fused(const Executor *executor, const Cursor *cursor, int at, char *why
     return true;
 }
 
-/* The parts of a request that all its uses share. */
+/* Whether a use of a request agrees with the one that it was prepared for. */
 static bool fit_request(const Executor *executor, const Cursor *cursor, const Step *step, char *why, size_t n) {
     const Graph *graph = &executor->plan->graph;
     const Prepared *prepared = step->request < executor->nrequests ? &executor->prepared[step->request] : NULL;
@@ -218,7 +218,7 @@ static bool fit_request(const Executor *executor, const Cursor *cursor, const St
     return false;
 }
 
-/* What arrives must not lie over what is still to be sent. */
+/* Received data must not overwrite data that is still to be sent. */
 static bool fit_start(const Executor *executor, const Cursor *cursor, const Step *step, char *why, size_t n) {
     if (!overlap(executor, cursor, step->in[0], step->out[0])) return true;
     snprintf(why, n, "source %d and target %d of request %d lie over each other", step->in[0], step->out[0], step->request);
@@ -311,7 +311,7 @@ bool fit_loss(const Executor *executor, const Cursor *cursor, char *why, size_t 
     return false;
 }
 
-/* A number, or one a class and more, or some a row. */
+/* Dimensions of a report: a number, or one per class and more, or some per row. */
 static int report_ndim(const char *name) {
     const Metric metric = metric_of(name);
     return metric == NMETRICS ? 0 : metric_ndim(metric);

@@ -1,8 +1,8 @@
-/* fuse: steps that are done as one. Those that the plan has fused, where the backend has a kernel for them; and runs of calls that the
- * device takes together, of which it says itself how many. */
+/* fuse: joins steps that are run as one: those that the plan has fused, where the backend has a kernel for them; and sequences of calls that
+ * the device can run together, where it says itself how many. */
 #include "runtime/exec.h"
 
-/* The action that does n actions at once, each of a step. */
+/* The action that does n actions, each of one step, at once. */
 static Action join(Executor *executor, const Action *actions, int n) {
     Action action = actions[0];
     int *steps = arena_alloc(&executor->arena, (size_t)n * sizeof *steps);
@@ -24,7 +24,7 @@ static void unfuse(const Executor *executor, const Action *action) {
         if (action->fused[s]) action->unfuse(executor->context, action->fused[s]);
 }
 
-/* The n actions of a fused step, or of one that reads views, as one: 1, or 0 where the backend has no kernel for them; -1: *error. */
+/* Joins the n actions of a fused step, or of one that reads views: 1; 0: the backend has no kernel for them; -1: *error. */
 static int fuse_step(Executor *executor, const Cursor *cursor, const Action *actions, int n, Action *joined, Error *error) {
     const Backend *backend = executor->backend;
     const int nviews = actions[0].nviews;
@@ -55,14 +55,14 @@ static int fuse_step(Executor *executor, const Cursor *cursor, const Action *act
     return 1;
 }
 
-/* The n actions of a step that reads views, of which the backend makes copies: one by one. */
+/* The n actions of a step that reads views, to be run one by one with copies of the views. */
 static Action apart(Executor *executor, const Action *actions, int n) {
     Action joined = join(executor, actions, n);
     joined.fused = NULL;
     return joined;
 }
 
-/* The actions from `at` on that are of one fused step. */
+/* How many actions from `at` on belong to one fused step. */
 static int members(const Cursor *cursor, int at) {
     const Role *role = cursor->role;
     const int fused = role->steps.at[cursor->actions.at[at].step].fused;
@@ -81,7 +81,7 @@ static bool fuse_planned(Executor *executor, Cursor *cursor, Error *error) {
         Action joined;
         int fused =
             ok && (n > 1 || views) && executor->backend->fuse ? fuse_step(executor, cursor, &cursor->actions.at[at], n, &joined, error) : 0;
-        ok = ok && fused >= 0; /* what has been fused by then is still to be freed */
+        ok = ok && fused >= 0; /* goes on after a failure: what was fused must be freed */
         if (fused == 0 && views) {
             joined = apart(executor, &cursor->actions.at[at], n);
             fused = 1;
@@ -96,7 +96,7 @@ static bool fuse_planned(Executor *executor, Cursor *cursor, Error *error) {
 
 /* ---------------------------------------------------------------- as the device says */
 
-/* Calls of one slice each that follow each other from `at` on. */
+/* How many consecutive calls of one slice each begin at `at`. */
 static int run_length(const Cursor *cursor, int at) {
     int n = 0;
     while (n < MAX_FUSED && at + n < cursor->actions.n && cursor->actions.at[at + n].kind == ACTION_CALLS &&

@@ -13,14 +13,14 @@
 #include "runtime/prompts.h"
 
 enum { MAX_PROMPTS_BYTES = 1 << 28 };
-enum { WORTHWHILE = 8 }; /* a step of prompt is worth it for one in so many of the places that it takes */
+enum { WORTHWHILE = 8 }; /* a step of prompt pays if at least one in so many of its places is needed */
 
 struct Generator {
     Plan part, several;          /* the plan as generate sees it, and as prompt does */
-    Executor *executor, *prompt; /* prompt has the states, which executor shares; NULL: places of a prompt are read one by one */
+    Executor *executor, *prompt; /* prompt owns the states, which executor shares; NULL: places of a prompt are read one by one */
     int64_t places, chunk;       /* of the net; of a step of prompt */
-    int64_t ntokens;             /* logits of a place */
-    int64_t nsteps;              /* done by prompt */
+    int64_t ntokens;             /* number of logits of a place */
+    int64_t nsteps;              /* steps done by prompt */
     Arena arena;
     Alphabet alphabet;
     Prompts prompts;
@@ -29,9 +29,9 @@ struct Generator {
     double *logits; /* of one place */
 };
 
-/* What was done, of all prompts. */
+/* Counts and times over all prompts. */
 typedef struct Tally {
-    int64_t nread, ndrawn; /* tokens of prompts; others */
+    int64_t nread, ndrawn; /* tokens of prompts; generated tokens */
     double read_s, drawn_s;
 } Tally;
 
@@ -63,7 +63,7 @@ int64_t token_draw(const double *logits, int64_t n, double temperature, int64_t 
     if (temperature == 0) return most;
     const double least = top_k > 0 && top_k < n ? kth_largest(logits, n, top_k) : -INFINITY;
     double sum = 0;
-    int64_t left = top_k > 0 ? top_k : n; /* of those that tie for the last place the first are taken */
+    int64_t left = top_k > 0 ? top_k : n; /* of those that tie for the last place, the first are taken */
     for (int pass = 0; pass < 2; pass++) {
         double before = 0;
         int64_t last = most, above = 0;
@@ -93,7 +93,7 @@ static const TensorType *logits_type(const Generator *g) {
     return &g->part.graph.values.at[g->part.graph.reports.at[0].value].type;
 }
 
-/* What prun reads of generate: a place as an index of all places, a token, logits. */
+/* Whether the program generate has what prun needs: a place as an index of all places, a token, logits. */
 static bool program_fits(Generator *g, Error *error) {
     const Graph *graph = &g->part.graph;
     const Input *token = input_of(graph, INPUT_TOKEN), *place = input_of(graph, INPUT_PLACE);
@@ -109,7 +109,7 @@ static bool program_fits(Generator *g, Error *error) {
     return true;
 }
 
-/* Of prompt: the places of a step, no more than there are, over the states of generate. */
+/* The same for prompt: it takes no more places in a step than there are, and has the states of generate. */
 static bool prompt_fits(Generator *g, Error *error) {
     const Graph *graph = &g->several.graph;
     const Input *token = input_of(graph, INPUT_TOKEN), *place = input_of(graph, INPUT_PLACE);
@@ -119,7 +119,7 @@ static bool prompt_fits(Generator *g, Error *error) {
            error_set(error, EXIT_REJECTED, "the program prompt is of another text than generate");
 }
 
-/* Process 0 reads the file. */
+/* Process 0 reads the file of --prompts and sends it to all. */
 static bool share_prompts(Run *run, const char **text, size_t *n, Error *error) {
     const char *path = run->options->prompts_file;
     if (!path) return true;
@@ -202,14 +202,14 @@ void generator_memory(const Plan *plan, int rank, ExecutorMemory *memory) {
     ExecutorMemory more;
     executor_memory(&several, "prompt", rank, &more);
     memory->input_bytes += more.input_bytes;
-    if (memory->arena_bytes <= more.arena_bytes) memory->arena_bytes = 0; /* it uses the other's */
+    if (memory->arena_bytes <= more.arena_bytes) memory->arena_bytes = 0; /* it uses prompt's */
     memory->arena_bytes += more.arena_bytes;
     memory->odd_rows = memory->odd_rows || more.odd_rows;
 }
 
 /* ---------------------------------------------------------------- places */
 
-/* Runs the step of a place: its logits. */
+/* Runs the step of a place, which gives its logits. */
 static bool run_place(Generator *g, const int64_t *token, int64_t place, Error *error) {
     ReportPart part;
     executor_set_places(g->executor, &token[place], place);
@@ -221,8 +221,8 @@ static bool run_place(Generator *g, const int64_t *token, int64_t place, Error *
     return true;
 }
 
-/* Leaves in the caches what the places before the last of a prompt leave there, as many at once as prompt takes. Where it takes more than there are, what it leaves of the others is put
- * right before anything reads it; near the end of the net's places it begins with places that were there already. *place: the first that is left to do. */
+/* Fills the caches for the places before the last of a prompt, as many at once as a step of prompt takes. Where it takes more than there are, the caches of the others are overwritten
+ * before anything reads them; near the end of the net's places it begins with places that were done already. *place: the first that is left to do. */
 static bool read_places(Generator *g, const Prompt *prompt, int64_t *place, Error *error) {
     const int64_t last = prompt->n - 1;
     while (g->prompt && last - *place >= g->chunk / WORTHWHILE && last - *place > 1) {
@@ -234,7 +234,7 @@ static bool read_places(Generator *g, const Prompt *prompt, int64_t *place, Erro
     return true;
 }
 
-/* What stands behind a place, as process 0 draws it. */
+/* *next: the token after a place, as process 0 draws it. */
 static bool draw_next(Generator *g, const Run *run, int64_t place, int64_t *next, Error *error) {
     double pair[2];
     Comm *comm = run->comm;
@@ -248,13 +248,13 @@ static bool draw_next(Generator *g, const Run *run, int64_t place, int64_t *next
 
 /* ---------------------------------------------------------------- what is said */
 
-/* --logits: a row for a place. */
+/* --logits: writes a row for a place. */
 static void write_logits(const Generator *g, FILE *file) {
     for (int64_t i = 0; i < g->ntokens; i++)
         fprintf(file, i + 1 < g->ntokens ? "%.9g," : "%.9g\n", g->logits[i]);
 }
 
-/* The file of --logits, of process 0; NULL: there is none. */
+/* Opens the file of --logits on process 0; *file NULL: there is none. */
 static bool open_logits(const Run *run, FILE **file, Error *error) {
     const char *path = run->options->logits;
     *file = NULL;
@@ -271,7 +271,7 @@ static bool close_logits(const Run *run, FILE *file, Error *error) {
     return error_set(error, EXIT_ENVIRONMENT, "%s: cannot be written: %s", run->options->logits, strerror(errno));
 }
 
-/* Tokens of places begin .. end - 1 as text, at once; without --json. */
+/* Prints the tokens of places begin .. end - 1 as text at once; not with --json. */
 static void say_tokens(const Generator *g, Run *run, const int64_t *token, int64_t begin, int64_t end) {
     Text text = {0};
     if (run->comm->process != 0 || run->options->json) return;
@@ -289,7 +289,7 @@ static void json_tokens(Json *json, const Generator *g, const char *key, const i
     text_finish(&text);
 }
 
-/* The end of a text that has n tokens, nprompt of them given; ended: by the net's token for that. */
+/* Prints the end of a text that has n tokens, nprompt of them given; ended: by the net's end token. */
 static void say_end(const Generator *g, Run *run, const int64_t *token, int64_t nprompt, int64_t n, bool ended) {
     Text text = {0};
     if (run->comm->process != 0) return;
@@ -317,7 +317,7 @@ static void report_speed(const Generator *g, const Tally *tally) {
     if (n > 1) fprintf(stderr, "%d prompts", n);
     fprintf(stderr, " in %.3g s; %lld generated in %.3g s", tally->read_s, (long long)tally->ndrawn, tally->drawn_s);
     if (tally->ndrawn > n)
-        fprintf(stderr, ", %.4g tokens/s", (double)(tally->ndrawn - n) / tally->drawn_s); /* the first ones come of the prompts */
+        fprintf(stderr, ", %.4g tokens/s", (double)(tally->ndrawn - n) / tally->drawn_s); /* the first ones come from the prompts' steps */
     fputs("\n", stderr);
 }
 

@@ -89,7 +89,7 @@ static bool no_checkpoint(const TensorFile *file, const char *key, Error *error)
                      file->path, key);
 }
 
-static const int64_t most_number = INT64_C(1) << 53; /* of any number in a header: what is counted on from it does not overflow */
+static const int64_t most_number = INT64_C(1) << 53; /* limit of all numbers in a header, so that counting on from them does not overflow */
 
 static bool read_number(const TensorFile *file, const char *key, int64_t least, int64_t *value, Error *error) {
     const char *text = tensors_metadata(file, key);
@@ -168,7 +168,7 @@ static bool other_rows(const DataOrder *then, const DataOrder *now, const char *
                      path, then->words, now->words, hint, load_hint);
 }
 
-/* `rows` done in `what` are no whole number of steps. */
+/* The error that `rows` done in `what` are no whole number of steps. */
 static bool between_steps(int64_t rows, const char *what, const DataOrder *then, const DataOrder *now, const char *path, const char *hint,
                           Error *error) {
     return error_set(error, EXIT_ENVIRONMENT,

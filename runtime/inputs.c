@@ -1,4 +1,4 @@
-/* inputs: what a step reads. Under a device with a queue the next step's batch is copied to the device while this one runs, into a second
+/* inputs: fills what a step reads. On a device with a queue the next step's batch is copied to the device while this one runs, into a second
  * buffer. */
 #include <stdlib.h>
 
@@ -6,8 +6,8 @@
 #include "runtime/exec.h"
 
 struct Batches {
-    bool filled;                     /* inputs hold one already */
-    int64_t ahead_epoch, ahead_step; /* whose batch Cursor.ahead holds, 0: none */
+    bool filled;                     /* inputs hold a batch already */
+    int64_t ahead_epoch, ahead_step; /* the step whose batch Cursor.ahead holds, 0: none */
 };
 
 void inputs_begin(Executor *executor) {
@@ -33,7 +33,7 @@ static bool fill_numbers(Executor *executor, Cursor *cursor, int id, Error *erro
     const Input *input = &executor->plan->graph.inputs.at[id];
     const int64_t n = shape_elements(&input->type.shape), bytes = dtype_bytes[input->type.dtype];
     for (int64_t begin = 0; begin < n; begin += PIECE) {
-        double elements[PIECE]; /* room for any */
+        double elements[PIECE]; /* room for any type */
         const int64_t count = n - begin < PIECE ? n - begin : PIECE;
         for (int64_t i = 0; i < count; i++)
             element_put(elements, input->type.dtype, i, number_at(executor, input->kind, begin + i));
@@ -79,7 +79,7 @@ void inputs_unload(Executor *executor, Cursor *cursor) {
     }
 }
 
-/* One input's batch into its place: from the second buffer, or from the source. */
+/* Puts one input's batch into its place: from the second buffer, or from the source. */
 static bool fill_batch(Executor *executor, const Cursor *cursor, int id, int64_t epoch, int64_t step, bool is_ahead, Error *error) {
     const Backend *backend = executor->backend;
     const Input *input = &executor->plan->graph.inputs.at[id];
@@ -90,7 +90,7 @@ static bool fill_batch(Executor *executor, const Cursor *cursor, int id, int64_t
            backend->upload(executor->context, cursor->input[id], cursor->host[id], bytes, error);
 }
 
-/* Random numbers, made by the device. */
+/* Has the device generate an input's random numbers. */
 static bool make_numbers(Executor *executor, const Cursor *cursor, int id, int64_t epoch, int64_t step, Error *error) {
     const Input *input = &executor->plan->graph.inputs.at[id];
     Operand to = {
@@ -99,7 +99,7 @@ static bool make_numbers(Executor *executor, const Cursor *cursor, int id, int64
     layout_box(input->layout, &input->type.shape, cursor->rank, &to.box);
     for (int d = 0; d < to.box.ndim; d++)
         to.local.dim[d] = to.box.end[d] - to.box.begin[d];
-    data_numbers(executor->data, id, epoch, step, &numbers); /* of the longest texts: shorter ones have the numbers of the same places */
+    data_numbers(executor->data, id, epoch, step, &numbers); /* those of the longest texts: shorter ones have the same at the same places */
     return executor->backend->queue->uniform(executor->context, &to, &numbers, error);
 }
 
@@ -109,7 +109,7 @@ static bool fill_all(Executor *executor, int64_t epoch, int64_t step, Error *err
     const bool is_ahead = batches->ahead_epoch == epoch && batches->ahead_step == step;
     const Graph *graph = &executor->plan->graph;
     if (is_ahead && !executor->backend->queue->staged(executor->context, error)) return false;
-    /* Another batch than the one that was expected: what that is being copied from is about to be written. */
+    /* Not the batch that was expected: memory from which that one is still being copied is about to be overwritten. */
     if (!is_ahead && batches->ahead_epoch > 0 && !executor->backend->sync(executor->context, error)) return false;
     for (int c = 0; c < executor->comm->ndriven; c++)
         for (int i = 0; i < graph->inputs.n; i++) {
@@ -145,7 +145,7 @@ bool inputs_ahead(Executor *executor, int64_t epoch, int64_t step, Error *error)
         for (int i = 0; i < graph->inputs.n; i++) {
             const Input *input = &graph->inputs.at[i];
             const Cursor *cursor = &executor->cursors[c];
-            Error later; /* the step that needs the batch fails, and says why */
+            Error later; /* ignored: the step that needs the batch reports it */
             if (!input_is_taken(input->kind) || cursor->take[i] < 0) continue;
             if (!fill(executor, cursor, i, epoch, step, cursor->host[i], &later)) return true;
             int64_t bytes = input_elements(input, cursor->rank) * dtype_bytes[input->type.dtype];

@@ -52,7 +52,7 @@ void lanes_destroy(Lanes *lanes) {
 
 /* ---------------------------------------------------------------- steps */
 
-/* Every second kept step goes: those that stay are as far apart as those that come. */
+/* Drops every second kept step: those that stay are as far apart as those to come. */
 static void thin_out(Lanes *lanes) {
     for (int k = 0; 2 * k < lanes->nkept; k++) {
         lanes->kept[k] = lanes->kept[2 * k];
@@ -94,7 +94,7 @@ void lanes_end(Lanes *lanes) {
     lanes->ended = true;
 }
 
-/* A wait on a communicator of several driven ranks is begun more than once: it lasts from the first time on, while other ranks are driven too. */
+/* With several driven ranks a wait begins more than once: it counts from the first time on, which includes time when other ranks run. */
 void lanes_action(Lanes *lanes, int driven, int action, bool comm, const double at[2]) {
     if (!lanes->on || lanes->track_of[driven] < 0) return;
     Track *track = &lanes->tracks[lanes->track_of[driven]];
@@ -107,7 +107,7 @@ void lanes_action(Lanes *lanes, int driven, int action, bool comm, const double 
     track->now[action] = at[1] - track->begun[action];
 }
 
-/* A step of a program for shorter texts runs none of these actions. */
+/* Whether any action ran: a step of a program for shorter texts runs none of these. */
 static bool ran_any(const Lanes *lanes) {
     for (int t = 0; t < lanes->ntracks; t++)
         for (int a = 0; a < nactions(lanes, &lanes->tracks[t]); a++)

@@ -1,4 +1,4 @@
-/* What all ranks have measured, on process 0. Floats travel as digits, since what comm.h gathers is text; a part of the role's steps at a time, so that process 0 needs little memory for
+/* Gathers on process 0 what all ranks have measured. Floats are sent as digits, since comm.h gathers text; a part of the role's steps at a time, so that process 0 needs little memory for
  * many ranks. */
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 enum { GATHERED_BYTES = 1 << 24, FLOAT_DIGITS = 8, ITEM_DIGITS = LANE_FLOATS * FLOAT_DIGITS };
 
-/* Ranks of a pipeline's stages run different steps: each has those of its role. */
+/* What is gathered. Ranks of a pipeline's stages run different steps: each has those of its role. */
 typedef struct Gather {
     Lanes *lanes;
     Comm *comm;
@@ -15,8 +15,8 @@ typedef struct Gather {
     Gathered *out;
     const Program *program;
     int slot;       /* the kept step that is shown */
-    double *offset; /* per process: when it began there; on process 0 */
-    float **start;  /* per request: when each rank has started it, since the first rank's step began */
+    double *offset; /* per process: when the shown step began there; on process 0 */
+    float **start;  /* per request: when each rank started it, since the first rank's step began */
 } Gather;
 
 /* ---------------------------------------------------------------- floats as text */
@@ -65,7 +65,7 @@ double lanes_mean(double sum, double most, int64_t n) {
     return n < 3 ? sum / (double)n : (sum - most) / (double)(n - 1);
 }
 
-/* Per step of its role. */
+/* The items of a driven rank, per step of its role. */
 static LaneItem *own_items(const Gather *g, const Track *track) {
     const Cursor *cursor = &g->lanes->executor->cursors[track->driven];
     LaneItem *items = arena_alloc(g->arena, (size_t)(most_steps(g) + 1) * sizeof *items);
@@ -102,7 +102,7 @@ static int by_wall(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Of the kept ones that of median length on process 0. */
+/* The kept step of median length on process 0. */
 static int median_slot(const Lanes *lanes) {
     double wall[KEPT_STEPS];
     int slot = 0;
@@ -130,7 +130,7 @@ static void choose(bool *chosen, int *n, int rank) {
     if (*n < MAX_LANES && !chosen[rank]) chosen[rank] = true, ++*n;
 }
 
-/* The first, the one that computes longest, the one that computes shortest, and as many others. */
+/* Chooses the ranks to show: the first, the one that computes longest, the one that computes shortest, and others up to MAX_LANES. */
 static void choose_ranks(Gather *g, const double *busy, int nranks) {
     bool *chosen = arena_alloc(g->arena, (size_t)nranks);
     int n = 0, slowest = 0, fastest = 0;
@@ -157,7 +157,7 @@ static Lane *lane_of(const Gather *g, int rank) {
     return NULL;
 }
 
-/* One step as a rank ran it. */
+/* Takes up one step as a rank ran it. */
 static void take(Gather *g, int rank, double offset, int number, const LaneItem *item) {
     const int role = role_of(g, rank);
     const Step *step = &g->program->roles.at[role].steps.at[number];
@@ -184,7 +184,7 @@ static bool look_at_piece(void *context, const Piece *piece) {
     return true;
 }
 
-/* When the last of the ranks from which `rank` receives something in this request has started it. */
+/* When the last of the ranks from which `rank` receives something in this request started it. */
 static double last_start(const Gather *g, int request, int rank) {
     const Executor *executor = g->lanes->executor;
     const Prepared *prepared = &executor->prepared[request];
@@ -231,7 +231,7 @@ static void take_own(Gather *g) {
     }
 }
 
-/* Of processes that drive a rank each. */
+/* Takes up all steps of all ranks, where each process drives one. */
 static bool take_all(Gather *g, Error *error) {
     Comm *comm = g->comm;
     const LaneItem *items = own_items(g, &g->lanes->tracks[0]);
@@ -256,7 +256,7 @@ static bool take_all(Gather *g, Error *error) {
     return true;
 }
 
-/* When the shown step began on each process, from the first on, on one clock. */
+/* Gathers when the shown step began on each process, relative to the earliest, on one clock. */
 static bool gather_offsets(Gather *g, Error *error) {
     Comm *comm = g->comm;
     uint64_t *words = arena_alloc(g->arena, (size_t)comm->nprocesses * sizeof *words);
@@ -276,7 +276,7 @@ static bool gather_offsets(Gather *g, Error *error) {
 static bool gather_ranks(Gather *g, Error *error) {
     Comm *comm = g->comm;
     const Lanes *lanes = g->lanes;
-    if (comm->nprocesses == 1) { /* the tracks are the choice */
+    if (comm->nprocesses == 1) { /* shows the ranks that have tracks */
         for (int t = 0; t < lanes->ntracks; t++)
             g->out->lane[g->out->nlanes++] = (Lane){.rank = comm->first_driven + lanes->tracks[t].driven};
         return true;
@@ -301,7 +301,7 @@ bool lanes_gather(Lanes *lanes, Comm *comm, Arena *arena, Gathered *gathered, Er
     Gather g = {.lanes = lanes, .comm = comm, .arena = arena, .out = gathered, .program = lanes->executor->program};
     const size_t nsteps = (size_t)most_steps(&g) + 1;
     *gathered = (Gathered){.measured = lanes->measured};
-    if (lanes->nkept == 0) return true; /* no step behind the first: on all alike */
+    if (lanes->nkept == 0) return true; /* no step was kept: the same on all */
     int64_t slot = median_slot(lanes);
     if (!comm->table->broadcast(comm, &slot, sizeof slot, error)) return false;
     g.slot = (int)slot;

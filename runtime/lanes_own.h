@@ -5,17 +5,17 @@
 
 enum { KEPT_STEPS = 16 };
 
-/* An action in a step that is kept. */
+/* When an action ran in a kept step. */
 typedef struct Ran {
-    float begin, end, comm_begin, comm_end; /* -1: not, yet */
+    float begin, end, comm_begin, comm_end; /* -1: not yet */
 } Ran;
 
-/* Of an action, over the measured steps. */
+/* Seconds of an action, over the measured steps. */
 typedef struct Spent {
     double sum, least, most;
 } Spent;
 
-/* A driven rank. */
+/* What is recorded of a driven rank. */
 typedef struct Track {
     int driven;
     double *begun; /* per action: when it was begun in the step under way */
@@ -27,7 +27,7 @@ typedef struct Track {
 struct Lanes {
     const Executor *executor;
     Arena arena;
-    int ntracks; /* of the driven ranks every so manieth, at most MAX_LANES */
+    int ntracks; /* of driven ranks at equal distances, at most MAX_LANES */
     Track *tracks;
     int *track_of; /* per driven rank: -1: none */
     bool ended;    /* lanes_end */
@@ -37,6 +37,6 @@ struct Lanes {
     int64_t stride; /* one of so many measured steps is kept */
     struct {
         int64_t global_step;
-        double begin, wall; /* of the process's clock; seconds */
+        double begin, wall; /* on the process's clock; seconds that it took */
     } kept[KEPT_STEPS];
 };

@@ -14,7 +14,7 @@
 #include "runtime/checkpoint.h"
 #include "runtime/comm/meeting.h"
 
-static const double grace_s = 1.5; /* for the others when one has failed */
+static const double grace_s = 1.5; /* how long the others may still run when one has failed */
 
 typedef struct Child {
     pid_t process; /* 0: it has ended */
@@ -52,7 +52,7 @@ static void set_environment(const LaunchOptions *launch, int local, int port) {
     setenv("MASTER_ADDR", launch->master_address ? launch->master_address : "127.0.0.1", 1);
 }
 
-/* So that a rank of another launch at the same port is none of this one's. */
+/* Identifies this launch, so that ranks of another one at the same port are told apart. */
 static Launcher launcher_self(void) {
     Launcher self = {.process = (int64_t)getpid()};
     struct timespec now;
@@ -62,7 +62,7 @@ static Launcher launcher_self(void) {
     return self;
 }
 
-/* In the new process: true. */
+/* Starts a process of the job. Returns true in the new process. */
 static bool start_one(const LaunchOptions *launch, int local, int port, pid_t parent, Error *error) {
     fflush(stdout);
     const pid_t process = fork();
@@ -77,12 +77,12 @@ static bool start_one(const LaunchOptions *launch, int local, int port, pid_t pa
     signal(SIGUSR1, SIG_DFL);
     signal(SIGUSR2, SIG_DFL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _Exit(EXIT_ENVIRONMENT); /* it has been killed meanwhile */
+    if (getppid() != parent) _Exit(EXIT_ENVIRONMENT); /* the launcher was killed meanwhile */
     set_environment(launch, local, port);
     return true;
 }
 
-/* How the job has ended: its exit code. A rank that a signal has ended is the cause of what others say. */
+/* Adds the end of one process to the job's exit code. A process that a signal has ended is the cause of the others' errors. */
 static void take_end(const Child *child, int status, int *code) {
     if (WIFEXITED(status)) {
         if (*code == EXIT_DONE) *code = WEXITSTATUS(status);
@@ -94,7 +94,7 @@ static void take_end(const Child *child, int status, int *code) {
     *code = 128 + number;
 }
 
-/* Until all have ended: the exit code. When one has failed the others have a moment to end by themselves. */
+/* Waits until all have ended; returns the exit code. When one has failed, the others have a moment to end by themselves. */
 static int wait_for_all(int running) {
     int code = EXIT_DONE;
     double until = 0;
@@ -120,12 +120,12 @@ static int wait_for_all(int running) {
     return code;
 }
 
-/* A mistake in what was asked for would be made again. */
+/* Whether a restart may help: it would not after a mistake in the command. */
 static bool may_pass(int code) {
     return code == EXIT_ENVIRONMENT || code >= 128;
 }
 
-/* The checkpoints that lay in the directory before this run began: an earlier run's, which a restart does not go on from unless it was told to at first. */
+/* The checkpoints that were in the directory before this run began: an earlier run's, from which a restart goes on only if the first start was told to. */
 typedef struct Earlier {
     Arena arena;
     const char *directory;
@@ -155,7 +155,7 @@ static bool is_earlier(const Earlier *earlier, const char *path) {
     return false;
 }
 
-/* From what this run has written last. Behind its first checkpoint none of an earlier run is newer; where the run was killed before they were removed, its own is named. */
+/* Makes a restart resume from this run's newest checkpoint. After its first one none of an earlier run should be newer; if the run was killed before those were removed, its own is named. */
 static void resume_own(RunOptions *options, int restart, Earlier *earlier) {
     const char *const *path;
     const int n = checkpoint_list(earlier->directory, &earlier->arena, &path);
@@ -170,7 +170,7 @@ static void resume_own(RunOptions *options, int restart, Earlier *earlier) {
     options->overwrite = false;
 }
 
-/* Of the ranks that a plan is for, as its first lines say; 0: it cannot be read, which is said when it is. */
+/* The number of ranks that a plan is for, from its first lines; 0: it cannot be read, which is reported later. */
 static int ranks_of_plan(const char *path) {
     struct stat about;
     char *line = NULL;
@@ -194,7 +194,7 @@ bool launch_fits(const RunOptions *options, int nranks, const char *started, Err
                      needs == 1 ? "" : "s", started, nranks, needs, nranks);
 }
 
-/* --nproc and --nnodes. */
+/* Whether --nproc and --nnodes give the plan's number of ranks. */
 static bool fits_plan(const RunOptions *options) {
     const LaunchOptions *launch = &options->launch;
     char started[80] = "--nproc says";
@@ -245,7 +245,7 @@ int launch(RunOptions *options) {
         }
         code = wait_for_all(running);
         if (error.code) code = error.code;
-        /* Behind a failure on the way it may be what that has left, such as memory of a device that is not free yet. */
+        /* In a restart the cause may be what the failed run has left, such as memory of a device that is not free yet. */
         const bool again = code == EXIT_FOR_GOOD && restart == 0;
         if (again && launch->max_restarts > 0)
             fprintf(stderr, "prun: note: no restart: that was before the first step, and would be again\n");

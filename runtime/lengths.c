@@ -1,23 +1,23 @@
-/* lengths: a program for the longest texts, and others for shorter ones. All have the same states, and take their inputs from the source of the longest, of which they have the beginnings.
+/* lengths: a program for the longest texts, and others for shorter ones. All have the same states, and take the beginnings of the texts from the data source of the longest.
  *
- * When an epoch begins each process counts the tokens of its rows, and all agree on the program of each step: the one for the shortest texts that the step's rows fit into on all ranks. So a
- * step needs no exchange more than it did, and the source prepares the right boxes ahead. Counts of updates, and whether a loss was not finite, are kept by the executor for the longest:
- * another gets them before its step, and they are taken back behind it. */
+ * When an epoch begins, each process counts the tokens of its rows, and all agree on the program of each step: the one for the shortest texts that the step's rows fit into on all ranks. So a
+ * step needs no further communication, and the source prepares the right boxes ahead. The executor for the longest keeps the counts of updates, and whether a loss was not finite:
+ * another executor gets them before its step, and they are taken back after it. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/exec.h"
 
-enum { MOST_OTHERS = 15, STEPS_A_WORD = 16 }; /* four bits a step */
+enum { MOST_OTHERS = 15, STEPS_A_WORD = 16 }; /* four bits per step */
 
 struct Lengths {
     int n;
-    Executor *other[MOST_OTHERS];   /* in the order of the plan; group i + 1 of the data */
+    Executor *other[MOST_OTHERS];   /* in the order of the plan; other[i] is group i + 1 of the data */
     int64_t places[MOST_OTHERS];    /* of their texts */
     bool *texts;                    /* per input: it is one */
     Executor *now;                  /* of the step that was chosen last */
-    int64_t epoch;                  /* of which it is known who does its steps; 0: of none */
-    unsigned char *group;           /* per step of it */
+    int64_t epoch;                  /* the one whose groups are known; 0: none */
+    unsigned char *group;           /* per step of it: the group that does it */
     int64_t steps[MOST_OTHERS + 1]; /* done, by group */
 };
 
@@ -33,7 +33,7 @@ Executor *lengths_now(const Executor *executor) {
     return executor->lengths ? executor->lengths->now : (Executor *)executor;
 }
 
-/* Inputs of data of which a program for shorter texts takes less are texts; *places: what it takes of each, the least. False: it takes another. */
+/* Inputs of data of which a program for shorter texts takes less are texts; *places: the least that it takes of any. False: its inputs do not fit. */
 static bool find_texts(const Graph *longest, const Graph *graph, bool *texts, int64_t *places) {
     if (graph->inputs.n != longest->inputs.n) return false;
     *places = INT64_MAX;
@@ -79,7 +79,7 @@ void lengths_close(Executor *executor) {
         executor_destroy(executor->lengths->other[k]);
 }
 
-/* The executor for the shortest texts with room for so many tokens: 0 is that for the longest. */
+/* The group for the shortest texts with room for so many tokens: 0 is that for the longest. */
 static int group_for(const struct Lengths *lengths, int32_t tokens) {
     int group = 0;
     for (int k = 0; k < lengths->n; k++)
@@ -87,7 +87,7 @@ static int group_for(const struct Lengths *lengths, int32_t tokens) {
     return group;
 }
 
-/* How many tokens the rows of each step have on all ranks, in steps of the programs' lengths: each process says for each step which program its own rows need, and the longest of them counts. */
+/* Agrees on the program of each step: each process sends which program its own rows need (`most` tokens), and the one for the longest texts among these is taken. */
 static bool agree(Executor *executor, const int32_t *most, Error *error) {
     struct Lengths *lengths = executor->lengths;
     Comm *comm = executor->comm;
@@ -113,7 +113,7 @@ static bool agree(Executor *executor, const int32_t *most, Error *error) {
     return ok;
 }
 
-/* Who does the steps of an epoch. */
+/* Finds out which group does each step of an epoch. */
 static bool begin_epoch(Executor *executor, int64_t epoch, Error *error) {
     struct Lengths *lengths = executor->lengths;
     int32_t *most = malloc((size_t)executor_steps(executor) * sizeof *most + 1);
@@ -149,7 +149,7 @@ Executor *lengths_choose(Executor *executor, int64_t epoch, int64_t step, Error 
     if (lengths->epoch != epoch && !begin_epoch(executor, epoch, error)) return NULL;
     Executor *before = lengths->now, *now = lengths->now = lengths_known(executor, epoch, step);
     hand_over(executor, now);
-    if (before != now) { /* a step that was left under way ends before this one */
+    if (before != now) { /* a step that is still under way ends before this one */
         now->behind = now->behind || before->behind;
         before->behind = false;
     }

@@ -1,5 +1,5 @@
-/* load: a plan's role, resolved once: instances become addresses, steps become calls with their operands, communications become prepared
- * requests. After it the loop over steps calls functions and nothing else. */
+/* load: resolves a plan's role once: instances become addresses, steps become calls with their operands, communications become prepared
+ * requests. After it the loop over steps only calls functions. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +65,7 @@ void executor_memory(const Plan *plan, const char *program_name, int rank, Execu
     }
     const int longest = (int)(program - plan->programs.at);
     for (int k = 0; k < plan_shorter(plan, longest);
-         k++) { /* those for shorter texts have inputs of their own, and use its arena where it is large enough */
+         k++) { /* those for shorter texts have their own inputs, and use its arena where it is large enough */
         const Plan part = plan_part(plan, longest + 1 + k);
         ExecutorMemory shorter;
         executor_memory(&part, part.programs.at[0].name, rank, &shorter);
@@ -92,7 +92,7 @@ static void initial_part(void *context, int64_t begin, int64_t end) {
     part.end[0] = run->box.begin[0] + end;
     int64_t row_bytes = box_elements(&run->box) / (run->box.end[0] - run->box.begin[0]) * dtype_bytes[run->state->type.dtype];
     const Executor *executor = run->executor;
-    Error error; /* random values cannot fail; what can fail is filled in one part, by fill_state */
+    Error error; /* random values cannot fail; what can is filled in one part, by fill_state */
     state_initial(&executor->plan->graph, run->state, &part, executor->plan_directory, run->to + begin * row_bytes, &error);
 }
 
@@ -107,7 +107,7 @@ static bool fill_state(Executor *executor, Pool *pool, const State *state, const
     return true;
 }
 
-/* A rank of this process that holds the same box of the state already, or NULL: a copy is quicker than drawing it again. */
+/* The same box of the state on a rank of this process that has it already, or NULL: copying is quicker than drawing it again. */
 static const void *same_box(Executor *executor, const Cursor *cursor, int state, const Box *box) {
     for (int i = 0; i < cursor->driven && executor->backend->host; i++) {
         Box other = {0};
@@ -145,7 +145,7 @@ static bool load_states(Executor *executor, Cursor *cursor, Pool *pool, Error *e
     return true;
 }
 
-/* Of each input, whether a step of any role reads it, or a batch of it (accumulate), or it is reported itself. */
+/* For each input, whether a step of any role reads it, or a batch of it (accumulate), or it is itself reported. */
 static const bool *inputs_used(Executor *executor) {
     const Graph *graph = &executor->plan->graph;
     const Program *program = executor->program;
@@ -176,7 +176,7 @@ static bool load_inputs(Executor *executor, Cursor *cursor, const bool *used, Er
         Box box;
         layout_box(graph->inputs.at[i].layout, &graph->inputs.at[i].type.shape, cursor->rank, &box);
         const InputKind kind = graph->inputs.at[i].kind;
-        const bool made = kind == INPUT_RANDOM && executor->backend->queue; /* where it is read: inputs.c */
+        const bool made = kind == INPUT_RANDOM && executor->backend->queue; /* in place, on the device: inputs.c */
         cursor->made[i] = used[i] && made;
         const bool taken = used[i] && input_is_taken(kind) && !made;
         if (taken && !data_has(executor->data, i))
@@ -186,7 +186,7 @@ static bool load_inputs(Executor *executor, Cursor *cursor, const bool *used, Er
     return true;
 }
 
-/* A lender's arena serves the other program too: the two never run at once. */
+/* Allocates the arena, or uses the lender's where it is large enough: the two programs never run at once. */
 static bool load_arena(Executor *executor, Cursor *cursor, Error *error) {
     const Cursor *lent = executor->lender ? &executor->lender->cursors[cursor->driven] : NULL;
     cursor->arena_lent = lent && cursor->role->arena_bytes <= lent->role->arena_bytes;
@@ -295,7 +295,7 @@ static void operand_of(const Executor *executor, const Cursor *cursor, int insta
     shape_of_box(&operand->box, &operand->local);
 }
 
-/* Slice number `slice` of the hidden dimension: the dimension is taken off, data moves on. */
+/* Makes the operand slice number `slice` of the hidden dimension: removes the dimension, advances data. */
 static void operand_slice(Operand *operand, int64_t slice) {
     Operand whole = *operand;
     int ndim = whole.local.ndim - 1;
@@ -309,7 +309,7 @@ static void operand_slice(Operand *operand, int64_t slice) {
     operand->data = (char *)whole.data + slice * shape_elements(&operand->local) * dtype_bytes[whole.dtype];
 }
 
-/* The letters without the hidden dimension; its factor stays, unused. */
+/* The rule without the hidden dimension; its factor stays, unused. */
 static const Rule *rule_slice(Arena *arena, const Rule *rule) {
     Rule *slice = arena_alloc(arena, sizeof *slice);
     *slice = *rule;
@@ -356,7 +356,7 @@ static bool load_calls(Executor *executor, Cursor *cursor, const Step *step, Act
 
 /* ---------------------------------------------------------------- requests and actions */
 
-/* The number of steps from `at` on that are one communication: starts, or waits, of one bucket that follow each other; else 1. */
+/* How many steps from `at` on are one communication: consecutive starts, or waits, of one bucket; else 1. */
 static int bucket_length(const Role *role, int at) {
     const Step *first = &role->steps.at[at];
     int n = 1;
@@ -366,7 +366,7 @@ static int bucket_length(const Role *role, int at) {
     return n;
 }
 
-/* One request for all transfers of a bucket: fewer messages, and the ranks meet once. */
+/* Prepares one request for all transfers of a bucket: fewer messages, and ranks synchronize once. */
 static bool prepare_request(Executor *executor, const Role *role, int at, Error *error) {
     const Graph *graph = &executor->plan->graph;
     const Step *first = &role->steps.at[at];
@@ -398,7 +398,7 @@ static bool prepare_request(Executor *executor, const Role *role, int at, Error 
 
 static bool prepare_requests(Executor *executor, Error *error) {
     const Program *program = executor->program;
-    Error later; /* behind a first failure */
+    Error later; /* of failures after the first */
     bool ok = true;
     for (int r = 0; r < program->roles.n; r++)
         for (int s = 0; s < program->roles.at[r].steps.n; s++) {
@@ -411,13 +411,13 @@ static bool prepare_requests(Executor *executor, Error *error) {
         for (int s = 0; s < program->roles.at[r].steps.n; s++) {
             const Step *step = &program->roles.at[r].steps.at[s];
             if (step->kind != STEP_START || executor->prepared[step->request].step) continue;
-            /* The others prepare all of them: this rank meets them there, and they hear of its failure at the end. */
+            /* Goes on after a failure: preparing is collective, and the others hear of the failure at the end. */
             if (!prepare_request(executor, &program->roles.at[r], s, ok ? error : &later)) ok = false;
         }
     return ok;
 }
 
-/* One action for a communication, all of its bucket with it: *n steps. False where they are not those that were prepared together. */
+/* Makes one action of a communication and all of its bucket: *n steps. False where these are not the ones that were prepared together. */
 static bool load_communication(Executor *executor, Cursor *cursor, int at, Action *action, int *n, Error *error) {
     const Step *step = &cursor->role->steps.at[at];
     const Prepared *prepared = &executor->prepared[step->request];
@@ -451,8 +451,8 @@ typedef struct Views {
     int64_t *to; /* results_room */
 } Views;
 
-/* The calls that make the views which a step reads, or the fused step that begins there: each such step has its own, so that its copies of them lie in the room
- * of its inner values, behind those. */
+/* Makes the calls for the views that a step reads, or the fused step that begins there: each such step has its own calls, so that its copies of views lie in the
+ * room of its inner values, behind those. */
 static bool load_views(Executor *executor, Cursor *cursor, const Views *all, int at, Action *action, Error *error) {
     const Role *role = cursor->role;
     const Graph *graph = &executor->plan->graph;
@@ -481,12 +481,12 @@ static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
     const size_t instances = (size_t)role->instances.n + 1;
     const Views all = {arena_alloc(&executor->arena, instances * sizeof *all.maker),
                        arena_alloc(&executor->arena, instances * sizeof *all.to)};
-    Action views = {0}; /* of the step, or of the fused step: of its first action */
+    Action views = {0}; /* of the step; of a fused step: for its first action */
     view_makers(role, all.maker);
-    vec_reserve(&executor->arena, &cursor->calls, role->steps.n); /* a call is kilobytes: growing would leave as many again behind */
+    vec_reserve(&executor->arena, &cursor->calls, role->steps.n); /* a call takes kilobytes: growing would waste as many again */
     cursor->first_call = arena_alloc(&executor->arena, (size_t)(role->steps.n + 1) * sizeof *cursor->first_call);
     cursor->guard = -1;
-    int joined = 0; /* steps from here on that are part of the action before */
+    int joined = 0; /* how many steps from here on are part of the last action */
     for (int s = 0; s<role->steps.n; s++, joined -= joined> 0) {
         const Step *step = &role->steps.at[s];
         Action action = {.step = s};
@@ -556,7 +556,7 @@ bool load_local(Executor *executor, Error *error) {
     int64_t elements = 0;
     for (int i = 0; i < plan->graph.states.n; i++)
         elements += shape_elements(&plan->graph.states.at[i].type.shape);
-    Error no_threads; /* fewer threads are slower, no failure */
+    Error no_threads; /* ignored: fewer threads are only slower */
     Pool *pool = executor->nthreads > 1 && elements > 1 << 17 ? pool_create(executor->nthreads, &no_threads) : NULL;
     bool ok = true;
     for (int i = 0; ok && i < comm->ndriven; i++) {

@@ -20,18 +20,18 @@ struct RunLog {
     int64_t *pid;             /* per rank */
     int64_t *local_rank;      /* per rank */
     FILE *terminal;           /* where a progress line may be shown; NULL: nowhere */
-    bool apart;               /* losses go elsewhere */
-    bool shown;               /* it is */
-    bool warned;              /* of a loss that is no number */
-    double begin, last_at;    /* seconds: of training, of the last loss */
-    double shown_at, said_at; /* of the last progress line, of what was last printed to its terminal through mpirun */
+    bool apart;               /* losses go elsewhere than to terminal */
+    bool shown;               /* a progress line is on the terminal */
+    bool warned;              /* of a loss that is not finite */
+    double begin, last_at;    /* times in seconds: of training's begin, of the last loss */
+    double shown_at, said_at; /* times of the last progress line, and of the last output to its terminal through mpirun */
     int64_t begin_step, last_step;
     double samples_per_s;
-    double penalty, grad_norm; /* of the step whose loss is looked at; 0: none is reported, so nothing is trained */
-    double *sums;              /* of the losses since the last line, each at its place in run->losses; NULL: no line has their mean */
+    double penalty, grad_norm; /* of the step whose loss is used; 0: none is reported, so nothing is trained */
+    double *sums;              /* of the losses since the last line, placed as in run->losses; NULL: no line has their mean */
     int64_t nsummed;
     double signal,
-        noise; /* of gradients, averages over the steps looked at: the square of the norm that they would have without noise; the variance of a row's */
+        noise; /* of gradients, averages over the steps that are used: the squared norm that they would have without noise; the variance for one row */
 };
 
 /* ---------------------------------------------------------------- templates */
@@ -134,7 +134,7 @@ static bool open_files(Run *run, Error *error) {
     return true;
 }
 
-/* Standard error, or mpirun's where that is a pipe of mpirun's. */
+/* Finds the terminal of standard error, or mpirun's where it is a pipe to mpirun. */
 static void find_terminal(RunLog *log) {
     const char *kind = getenv("TERM");
     if (!kind || strcmp(kind, "dumb") == 0) return;
@@ -183,13 +183,13 @@ void log_close(Run *run) {
 
 void log_pause(Run *run) {
     if (!run->log) return;
-    run->log->said_at = run->log->terminal == stderr ? 0 : now_seconds(); /* what is printed now comes there a moment later */
+    run->log->said_at = run->log->terminal == stderr ? 0 : now_seconds(); /* output through mpirun arrives there a moment later */
     if (!run->log->shown) return;
     fputs("\r\033[K", run->log->terminal);
     run->log->shown = false;
 }
 
-/* Before losses are printed. */
+/* Called before losses are printed. */
 static void pause_for_losses(Run *run) {
     if (run->log && !run->log->apart) log_pause(run);
 }
@@ -204,7 +204,7 @@ static int64_t steps_left(const Run *run) {
     return (run->plan.graph.settings.epochs - run->position.epoch + 1) * steps - run->position.step;
 }
 
-/* Seconds until the last step, at the pace so far; -1: there is none yet. */
+/* Seconds until the last step, at the pace so far; -1: no pace is known yet. */
 static double seconds_left(const Run *run, double now) {
     const double done = (double)(run->position.global_step - run->log->begin_step);
     return done > 0 && now > run->log->begin ? (double)steps_left(run) * (now - run->log->begin) / done : -1;
@@ -226,7 +226,7 @@ static void show_progress(Run *run, double now, double loss) {
                 steps_per_s * (double)executor_batch(run->executor));
     put_duration(&text, seconds_left(run, now));
     text_printf(&text, " left");
-    /* A longer line would go on in the next one, and stay there. */
+    /* A longer line would wrap, and its first part could not be removed. */
     fprintf(log->terminal, "\r%.*s\033[K", terminal_columns(log->terminal) - 1, text.at);
     text_finish(&text);
     log->shown = true;
@@ -235,7 +235,7 @@ static void show_progress(Run *run, double now, double loss) {
 
 /* ---------------------------------------------------------------- losses */
 
-/* What lines of losses say less than 1 for the first epoch and step. */
+/* What is subtracted from epoch and step in lines of losses: 1 if these count from 0. */
 static int64_t numbered_less(const Run *run) {
     return run->plan.graph.settings.log_from_zero;
 }
@@ -262,7 +262,7 @@ static LogFields fields_of(const Run *run, int rank, int slice, double loss) {
                        .grad_norm = run->log->grad_norm};
 }
 
-/* The line of one loss, the slice-th of the rank; who: "rank" or "replica" and its number where several print. */
+/* Appends the line of one loss, the slice-th of the rank; who, number: "rank" or "replica" and its number, where several print. */
 static void put_loss(Text *text, const Run *run, const char *who, int number, int rank, int slice, double loss) {
     const Settings *settings = &run->plan.graph.settings;
     char digits[NUMBER_MAX];
@@ -277,7 +277,7 @@ static void put_loss(Text *text, const Run *run, const char *who, int number, in
     text_printf(text, "epoch: %" PRId64 " step: %" PRId64 ", loss is %s\n", run->position.epoch - less, run->position.step - less, digits);
 }
 
-/* Warns once of a loss that is no number, where training goes on. */
+/* Warns once of a loss that is not finite, where training goes on. */
 static void warn_of(Run *run, double loss) {
     const bool missed = run->seen_step + 1 < run->position.global_step;
     if (isfinite(loss) || run->log->warned || run->on_nan == ON_NAN_STOP) return;
@@ -289,14 +289,14 @@ static void warn_of(Run *run, double loss) {
             isnan(loss) ? "nan" : "infinite", run->position.epoch, run->position.step, missed ? " or before" : "");
 }
 
-/* Whose losses are printed: all ranks', or one's. */
+/* Whether the losses of all ranks are printed, or those of one. */
 static bool prints_all(const Run *run) {
     const Settings *settings = &run->plan.graph.settings;
     if (run->options->all_ranks || (settings->log && settings->log[0] && settings->log_rank < 0)) return true;
     return !(settings->log && settings->log[0]) && run->plan.graph.replicas > 0;
 }
 
-/* data_parallel: the loss of each replica, once, in their order; else one rank's, or all ranks'. Collective. */
+/* Prints, in data_parallel, the loss of each replica once, in their order; else one rank's, or all ranks'. Collective. */
 static bool report_losses(Run *run, Text *text, Error *error) {
     Comm *comm = run->comm;
     const Settings *settings = &run->plan.graph.settings;
@@ -324,7 +324,7 @@ static bool report_losses(Run *run, Text *text, Error *error) {
     return true;
 }
 
-/* The files of the driven ranks: each its own losses. */
+/* Writes each driven rank's losses to its file. */
 static bool write_rank_files(Run *run, Error *error) {
     RunLog *log = run->log;
     for (int i = 0; log->rank_file && i < run->comm->ndriven; i++) {
@@ -340,7 +340,7 @@ static bool write_rank_files(Run *run, Error *error) {
     return true;
 }
 
-/* A number that every rank has; it stays what it is where the program does not report it. */
+/* Reads a report of one number, which every rank has; *number is unchanged where the program does not report it. */
 static bool read_report(Run *run, const char *name, double *number, Error *error) {
     const int report = graph_find_report(executor_graph(run->executor), name);
     ReportPart part;
@@ -351,7 +351,7 @@ static bool read_report(Run *run, const char *name, double *number, Error *error
     return true;
 }
 
-/* The penalty; the norm of the gradients, and what it says beside those of the replicas: McCandlish et al. 2018, appendix A.1. Of R replicas with gradients g_r, whose mean is g, over B rows in all:
+/* Reads the penalty and the norm of the gradients; from it and the replicas' norms computes the noise: McCandlish et al. 2018, appendix A.1. For R replicas with gradients g_r, whose mean is g, over B rows in all:
  * |g|^2 is on average |G|^2 + V / B and |g_r|^2 is |G|^2 + R V / B. */
 static bool read_reports(Run *run, Error *error) {
     static const double kept = 0.95;
@@ -370,7 +370,7 @@ static bool read_reports(Run *run, Error *error) {
     return true;
 }
 
-/* Whether numbers are asked for: in a file, or a page. */
+/* Whether records are wanted, in a file or a page. */
 static bool wants_records(const Run *run) {
     return run->log->metrics || run->training->curve;
 }
@@ -404,7 +404,7 @@ bool log_wants_loss(const Run *run) {
     return run->log->sums || is_due(run, run->position.global_step + 1) || shows_progress(run->log, now_seconds());
 }
 
-/* The losses of the driven ranks at this step; the rest of sums is what was gathered for the last line. */
+/* Adds the losses of the driven ranks at this step to sums; the rest of sums is left from gathering for the last line. */
 static void sum_losses(Run *run) {
     RunLog *log = run->log;
     const Comm *comm = run->comm;
@@ -486,7 +486,7 @@ void log_say(Run *run, Text *text) {
 
 bool log_evaluation(Run *run, const EvalResult *result, Error *error) {
     RunLog *log = run->log;
-    log->last_at += result->seconds; /* no time of training: samples/s are without it */
+    log->last_at += result->seconds; /* samples/s do not include this time */
     if (run->comm->process != 0) return true;
     Text text = {0};
     put_evaluation(&text, run, result);

@@ -59,7 +59,7 @@ static const char usage[] =
     "  --prompts FILE      the same, of a file with a prompt a line\n"
     "  --json              a line of JSON for each text: prompt, text, tokens, ended\n"
     "  --temperature T, --top-k K, --seed S  in place of what the generate block says; temperature 0: the most likely token\n";
-/* No string is longer than C asks of a compiler. */
+/* In parts: no string is longer than what C requires compilers to support. */
 static const char usage_end[] =
     "  --logits FILE       write the logits that each token was drawn from, a line of numbers each; of --generate 0 those of each\n"
     "                      place of the prompt\n"
@@ -227,7 +227,7 @@ static bool read_seconds(const char *text, double *seconds) {
     return end != text && !*end && *seconds >= 0 && *seconds <= 1e6;
 }
 
-/* A number of --generate, --top-k or --seed. */
+/* Reads the number of --generate, --top-k or --seed. */
 static bool read_integer(const char *text, int64_t most, int64_t *number) {
     char *end;
     errno = 0;
@@ -243,7 +243,7 @@ static bool read_temperature(const char *text, double *temperature) {
     return end != text && !*end && *temperature >= 0 && *temperature <= 1e6;
 }
 
-/* Whether this process is the first that a launcher has started with its command line: mpirun -n 2 prun .. : -n 2 prun .. has two. */
+/* Whether this process is the first that a launcher has started with its command line: mpirun -n 2 prun .. : -n 2 prun .. has two of these. */
 static bool is_first(void) {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *app = getenv("OMPI_MCA_orte_app_num"),
                *sizes = getenv("OMPI_APP_CTX_NUM_PROCS"); /* "1", "2 2" */
@@ -260,13 +260,13 @@ static bool is_first(void) {
     return !rank || atol(rank) == first;
 }
 
-/* The launcher ends all processes when one fails: the others give the first one the time to say why. */
+/* The launcher ends all processes when one fails: the others give the first one time to print why. */
 static int usage_exit(void) {
     if (!is_first()) nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
     return EXIT_USAGE;
 }
 
-/* A mistake on the command line. */
+/* Reports a mistake on the command line. */
 static int usage_error(const char *format, ...) PRINTF_LIKE(1, 2);
 static int usage_error(const char *format, ...) {
     if (!is_first()) return usage_exit();
@@ -279,7 +279,7 @@ static int usage_error(const char *format, ...) {
     return EXIT_USAGE;
 }
 
-/* Whether word is one of two or three; says so otherwise. */
+/* Whether word is one of two or three; reports a mistake otherwise. */
 static bool one_of(const char *option, const char *word, const char *first, const char *second, const char *third) {
     if (strcmp(word, first) == 0 || strcmp(word, second) == 0 || (third && strcmp(word, third) == 0)) return true;
     usage_error("%s is %s%s%s%s%s, not '%s'", option, first, third ? ", " : " or ", second, third ? " or " : "", third ? third : "", word);
@@ -292,12 +292,12 @@ enum { NOPTIONS = OPTION_VERSION - OPTION_RANKS + 1 };
 #define OPTION_BIT(name) (UINT64_C(1) << (OPTION_##name - OPTION_RANKS))
 static_assert(NOPTIONS < 64, "a bit for each");
 
-/* Those of --nproc. */
+/* Options of --nproc. */
 #define LAUNCH_BITS                                                                                                                        \
     (OPTION_BIT(NPROC) | OPTION_BIT(NNODES) | OPTION_BIT(NODE_RANK) | OPTION_BIT(MASTER_ADDR) | OPTION_BIT(MASTER_PORT) |                  \
      OPTION_BIT(MAX_RESTARTS) | OPTION_BIT(MIN_RANKS) | OPTION_BIT(JOB) | OPTION_BIT(START_TIMEOUT))
 
-/* Those of a training, of its figures and checks. */
+/* Options for training, its figures and checks. */
 #define NOT_TRAINED_BITS                                                                                                                   \
     (OPTION_BIT(VERIFY) | OPTION_BIT(CHECK_REPLICAS) | OPTION_BIT(LOG_DIR) | OPTION_BIT(METRICS) | OPTION_BIT(ALL_RANKS) |                 \
      OPTION_BIT(PROFILE) | OPTION_BIT(TRACE) | OPTION_BIT(REPORT) | OPTION_BIT(ON_NAN))
@@ -309,7 +309,7 @@ static const char *option_name(int bit) {
     return long_options[i].name;
 }
 
-/* With the first option any of the others has no meaning: a mistake, not one that is passed over. */
+/* With the first option the others have no meaning: they are reported as mistakes, not ignored. */
 static const struct Contradiction {
     uint64_t with, out;
     const char *because;
@@ -339,7 +339,7 @@ static const struct Contradiction {
     {OPTION_BIT(TF32), OPTION_BIT(VERIFY), "rounds far more than what is compared may differ"},
 };
 
-/* --nproc and those that go with it. */
+/* Checks --nproc and the options that go with it. */
 static bool check_launch(uint64_t given, const LaunchOptions *launch) {
     const uint64_t more = given & LAUNCH_BITS & ~(OPTION_BIT(NPROC) | OPTION_BIT(JOB) | OPTION_BIT(START_TIMEOUT));
     for (int b = 0; launch->nproc == 0 && b < NOPTIONS; b++)
@@ -426,7 +426,7 @@ static bool check_options(uint64_t given, const RunOptions *options) {
 
 enum { NLONG = sizeof long_options / sizeof *long_options - 1, COMMON_VERSION = NLONG, COMMON_PLAN, COMMON_COMM, COMMON_DEVICE, NCOMMON };
 
-/* Which processes there are each node says for itself. */
+/* Notes an option as one that all ranks must have in common, except those of processes, which may differ between nodes. */
 static void note_option(Common *common, Arena *arena, int option, const char *value) {
     if (option >= OPTION_NPROC && option <= OPTION_START_TIMEOUT) return;
     for (int i = 0; i < NLONG; i++)
@@ -434,7 +434,7 @@ static void note_option(Common *common, Arena *arena, int option, const char *va
             common[i].said = !value ? "given" : common[i].said ? arena_printf(arena, "%s, %s", common[i].said, value) : value;
 }
 
-/* Of the environment what decides how ranks talk; how long one waits for others is its own affair. */
+/* Notes variables that decide how ranks talk; how long a rank waits for others may differ. */
 static void note_others(Common *common, Arena *arena, const char *plan, const char *device) {
     const char *comm = getenv("PRUN_COMM"), *variable = getenv("PRUN_DEVICE");
     for (int i = 0; i < NLONG; i++)
@@ -469,7 +469,7 @@ int main(int argc, char **argv) {
     RunOptions options = {.launch = {.nnodes = 1, .start_timeout_s = -1}, .ngenerate = -1, .temperature = -1, .top_k = -1, .draw_seed = -1};
     standard_files();
     cpu_set_environment();
-    const char **words = calloc((size_t)argc * 6, sizeof *words); /* of the options that may be repeated */
+    const char **words = calloc((size_t)argc * 6, sizeof *words); /* values of the options that may be repeated */
     if (!words) return EXIT_ENVIRONMENT;
     const char **prints = words, **prompts = words + 5 * argc;
     options.data = words + 4 * argc;
@@ -664,13 +664,13 @@ int main(int argc, char **argv) {
         case 'h':
             fputs(usage, stdout);
             fputs(usage_end, stdout);
-            code = EXIT_DONE; /* whether they could be written is seen at the end */
+            code = EXIT_DONE; /* whether output could be written is checked at the end */
             break;
         case OPTION_VERSION:
             printf("prun %s\n", PCC_VERSION);
             code = EXIT_DONE;
             break;
-        default: /* getopt has said what is wrong */
+        default: /* getopt has printed what is wrong */
             if (opterr) fputs("try 'prun --help'\n", stderr);
             code = usage_exit();
         }

@@ -11,7 +11,7 @@
 
 enum { MOST_GROUPS = 6 };
 
-/* Names for a message: those that differ in numbers behind the first name together, "layer.*.weight (12)". */
+/* Names for a message; those that differ only in numbers behind their first part are grouped, "layer.*.weight (12)". */
 typedef struct Names {
     Arena *arena;
     int n, ngroups;
@@ -36,7 +36,7 @@ static void names_add(Names *names, const char *name) {
     names->group[names->ngroups++].n = 1;
 }
 
-/* In the arena. */
+/* The names as text, in the arena. */
 static const char *names_text(const Names *names) {
     Text text = {0};
     int left = names->n;
@@ -89,7 +89,7 @@ static bool matches_nothing(const Graph *graph, const char *option, const char *
                      near ? "; did you mean " : "; * is any name, ** any number of them", near ? near : "", near ? "?" : "");
 }
 
-/* Each pattern is of some parameter; of a matrix where matrices are meant. */
+/* Checks that each pattern matches some parameter, a matrix where `matrices`. */
 static bool check_patterns(const Graph *graph, const char *option, const char *const *patterns, int n, bool matrices, Arena *arena,
                            Error *error) {
     for (int k = 0; k < n; k++) {
@@ -121,7 +121,7 @@ static bool rename_read(const char *rule, Arena *arena, Rename *rename, Error *e
                      rule);
 }
 
-/* What the file is to have for each state: names[i]. One rule after the other, each of what those before have made. */
+/* names[i]: the name that the file should have for state i. Rules are applied one after the other, each to the results of those before. */
 static bool rename_states(const Graph *graph, const LoadRules *rules, Arena *arena, const char **names, Error *error) {
     Rename *renames = arena_alloc(arena, ((size_t)rules->nrenames + 1) * sizeof *renames);
     for (int k = 0; k < rules->nrenames; k++)
@@ -141,7 +141,7 @@ static bool rename_states(const Graph *graph, const LoadRules *rules, Arena *are
     return true;
 }
 
-/* No tensor goes to two parameters. */
+/* Checks that no tensor goes to two parameters. */
 static bool check_collisions(const TensorFile *file, const Graph *graph, const Match *matches, Arena *arena, Error *error) {
     int *taken = arena_alloc(arena, ((size_t)file->tensors.n + 1) * sizeof *taken);
     for (int i = 0; i < graph->states.n; i++)
@@ -157,7 +157,7 @@ static bool check_collisions(const TensorFile *file, const Graph *graph, const M
     return true;
 }
 
-/* Which tensors of the file something takes. */
+/* Which tensors of the file are taken by a match. */
 static bool *taken_tensors(const TensorFile *file, const Graph *graph, const Match *matches, Arena *arena) {
     bool *taken = arena_alloc(arena, (size_t)file->tensors.n + 1);
     for (int i = 0; i < graph->states.n; i++)
@@ -168,8 +168,8 @@ static bool *taken_tensors(const TensorFile *file, const Graph *graph, const Mat
 
 /* ---------------------------------------------------------------- tensors in pieces */
 
-/* Of a name whose tensor the file has as pieces with a number somewhere within it, "experts.0.w1.weight", "experts.1.w1.weight", .. for experts.w1.weight: these. *pattern has a * for the number. False: it
- * has none. */
+/* Finds the pieces of a tensor that the file has under names with a number somewhere in them: "experts.0.w1.weight", "experts.1.w1.weight", .. for experts.w1.weight. *pattern has a * for the number. False:
+ * there are none. */
 static bool find_pieces(const TensorFile *file, const char *name, Arena *arena, Match *match, const char **pattern) {
     for (int before = (int)strlen(name) - 1; before > 0; before--) {
         VEC(int) pieces = {0};
@@ -188,7 +188,7 @@ static bool find_pieces(const TensorFile *file, const char *name, Arena *arena, 
     return false;
 }
 
-/* What the pieces have in common is their shape; together they are of the state's. */
+/* The shape that all pieces have in common; together they have the state's. */
 static Shape shape_of_pieces(const TensorFile *file, const Match *match) {
     Shape shape = file->tensors.at[match->tensor].shape;
     for (int k = 1; k < match->npieces; k++)
@@ -212,7 +212,7 @@ static bool is_unread(const TensorFile *file, const char *name) {
     return false;
 }
 
-/* With the last two dimensions in each other's place. */
+/* The shape with its last two dimensions exchanged. */
 static Shape turned(const Shape *shape) {
     Shape flipped = *shape;
     if (shape->ndim < 2) return flipped;
@@ -242,7 +242,7 @@ static void match_one(const TensorFile *file, const State *state, const char *na
     if (misfits->first < 0) misfits->first = number;
 }
 
-/* The name in the file that is nearest to one that it does not have, of those that no parameter takes; NULL: none is near. */
+/* The name in the file that is nearest to a missing one, among tensors that no parameter takes; NULL: none is near. */
 static const char *near_tensor(const TensorFile *file, const Graph *graph, const Match *matches, const char *name, Arena *arena) {
     const char **names = arena_alloc(arena, ((size_t)file->tensors.n + 1) * sizeof *names);
     const bool *taken = taken_tensors(file, graph, matches, arena);
@@ -253,7 +253,7 @@ static const char *near_tensor(const TensorFile *file, const Graph *graph, const
     return near ? printable(near, arena) : NULL;
 }
 
-/* Of one parameter: what is wrong with it. */
+/* Appends what is wrong with one parameter. */
 static void misfit_one(const TensorFile *file, const Graph *graph, const char *name, const Match *matches, const Misfits *misfits,
                        Text *text, Arena *arena) {
     const State *state = &graph->states.at[misfits->first];
@@ -288,7 +288,7 @@ static void misfit_list(Text *text, const Names *names, const char *what) {
     if (names->n > 0) text_printf(text, "\n  %s, %d: %s", what, names->n, names_text(names));
 }
 
-/* Tensors that nothing takes, and that have no parameter's name (--fresh). What prun itself keeps in a checkpoint beside the parameters is left aside: checksums, and the optimizer's "w.momentum" of a "w". */
+/* Tensors that nothing takes, and that have no parameter's name (--fresh). It leaves out what prun itself keeps in a checkpoint besides parameters: checksums, and the optimizer's "w.momentum" of a "w". */
 static void unexpected(const TensorFile *file, const Graph *graph, const Match *matches, Names *names) {
     bool *taken = taken_tensors(file, graph, matches, names->arena);
     const bool own = tensors_metadata(file, "pcc.net") != NULL;
@@ -309,7 +309,7 @@ static void unexpected(const TensorFile *file, const Graph *graph, const Match *
     }
 }
 
-/* Names that two paths end in. */
+/* How many names at the end two paths have in common; *bytes: their length. */
 static int same_names(const char *a, const char *b, size_t *bytes) {
     size_t na = strlen(a), nb = strlen(b), n = 0;
     int names = 0;
@@ -322,7 +322,7 @@ static int same_names(const char *a, const char *b, size_t *bytes) {
     return names;
 }
 
-/* A --rename for a parameter that the file may have under another name: of a tensor with its shape whose path ends in as many names of its own as any. NULL: none. */
+/* A --rename for a parameter that the file may have under another name: the tensor of its shape whose path shares the most names with its end. NULL: none. */
 static const char *rename_example(const TensorFile *file, const State *state, const char *name, Arena *arena) {
     const StoredTensor *best = NULL;
     int most = 0;
@@ -389,7 +389,7 @@ bool match_parameters(const TensorFile *file, const Graph *graph, const LoadRule
             match_one(file, state, names[i], rules, &matches[i], &misfits, i);
     }
     if (!check_collisions(file, graph, matches, arena, error)) return false;
-    for (int i = 0; i < graph->states.n; i++) /* an average that the file has not is its parameter */
+    for (int i = 0; i < graph->states.n; i++) /* an average that the file does not have begins as its parameter */
         if (state_is_average(graph, i)) {
             matches[i] = matches[graph->states.at[i].parameter];
             const int own = tensors_find(file, graph->states.at[i].name);

@@ -19,7 +19,7 @@ struct MetricsFile {
     Form form;
     FILE *file;
     char path[4096];
-    int ncolumns;                      /* of a table, behind those of the place */
+    int ncolumns;                      /* of a table, after those of `places` */
     const char *columns[MAX_MEASURED]; /* their names */
 };
 
@@ -44,7 +44,7 @@ static const char places[] = "epoch,step,global_step,eval,rows"; /* of each line
 
 static void add_column(MetricsFile *file, const char *name) {
     for (int i = 0; i < file->ncolumns; i++)
-        if (strcmp(file->columns[i], name) == 0) return; /* of steps and of evaluations */
+        if (strcmp(file->columns[i], name) == 0) return; /* both steps and evaluations have it */
     file->columns[file->ncolumns++] = name;
 }
 
@@ -98,7 +98,7 @@ static void put_bytes(Text *text, const void *data, size_t n) {
     text_append(text, data, n);
 }
 
-/* As a TFRecord has them: turned, so that a sum of what holds a sum is no trivial one. */
+/* Masked as in a TFRecord: rotated, so that a checksum over data with checksums is not a trivial one. */
 static void put_checksum(Text *text, const char *data, size_t n) {
     const uint32_t crc = crc32c(data, n), masked = (crc >> 15 | crc << 17) + 0xa282ead8;
     put_bytes(text, &masked, sizeof masked);
@@ -141,7 +141,7 @@ static void begin_event(Text *event, int64_t step) {
     put_varint(event, (uint64_t)step);
 }
 
-/* The first two: file_version 3, and session_log 7 of status START, from whose step on an earlier file of the directory counts no more. */
+/* The first two events: file_version 3, and session_log 7 of status START, from whose step on earlier files of the directory no longer count. */
 static void put_events_begin(Text *text, int64_t step) {
     static const char version[] = "brain.Event:2", start[] = {1 << 3 | VARINT, 1};
     Text first = {0}, second = {0};
@@ -155,7 +155,7 @@ static void put_events_begin(Text *text, int64_t step) {
     text_finish(&second);
 }
 
-/* summary 5: a value 1 of each number, with tag 1 and simple_value 2. */
+/* summary 5: a value 1 for each number, with tag 1 and simple_value 2. */
 static void put_event(Text *text, const Record *record) {
     Text event = {0}, summary = {0};
     for (int i = 0; i < record->n; i++) {
@@ -189,7 +189,7 @@ static bool name_events(MetricsFile *file, const char *directory, Error *error) 
 
 /* ---------------------------------------------------------------- files */
 
-/* The step of a line, -1: it is none of this form. *eval: it is of an evaluation. */
+/* The step of a line, -1: the line does not have this form. *eval: it is of an evaluation. */
 static int64_t step_of(const MetricsFile *file, const char *line, bool *eval) {
     static const char key[] = "\"global_step\": ";
     int64_t epoch, step, global_step;
@@ -205,7 +205,7 @@ static int64_t step_of(const MetricsFile *file, const char *line, bool *eval) {
     return line[0] == '{' && at ? strtoll(at + sizeof key - 1, NULL, 10) : -1;
 }
 
-/* Rows that are added belong to the heading that is there. */
+/* Whether the heading that is there has this run's columns, as added rows need. */
 static bool same_columns(const MetricsFile *metrics, const char *heading) {
     Text own = {0};
     put_heading(&own, metrics);
@@ -214,7 +214,7 @@ static bool same_columns(const MetricsFile *metrics, const char *heading) {
     return same;
 }
 
-/* What is no file, a pipe say, holds nothing. */
+/* Cuts off what metrics_open says. Anything but a regular file, a pipe say, holds nothing. */
 static bool cut(const MetricsFile *metrics, int64_t global_step, bool evaluated, Error *error) {
     struct stat about;
     if (stat(metrics->path, &about) == 0 && !S_ISREG(about.st_mode)) return true;

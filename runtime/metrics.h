@@ -1,7 +1,7 @@
-/* metrics: losses and evaluations in a file of --metrics, of one of three forms by its name:
- *   DIRECTORY/   an event file of TensorBoard, a new one a run
- *   NAME.csv     a table with a heading; what a line has no number for is empty
- *   else         a JSON object a line */
+/* metrics: writes losses and evaluations to the file of --metrics, in one of three formats by its name:
+ *   DIRECTORY/   an event file of TensorBoard, a new one for each run
+ *   NAME.csv     a table with a heading; a field without a number is empty
+ *   else         a JSON object per line */
 #pragma once
 #include "runtime/evaluate.h"
 #include "runtime/index.h"
@@ -14,7 +14,7 @@ typedef struct Measured {
 } Measured;
 enum { MAX_MEASURED = 8 + NMETRICS };
 
-/* What is written at once: of a step's loss, or of an evaluation. */
+/* What is written at once: for a step's loss, or for an evaluation. */
 typedef struct Record {
     const Position *at;
     bool eval;
@@ -23,8 +23,8 @@ typedef struct Record {
     Measured measured[MAX_MEASURED];
 } Record;
 
-/* resumed: a file that is there goes on. Of what stands in it, that of steps behind `at` (NULL: nothing) is cut off, in one piece, so that it is whole at any moment; of the step itself the
- * evaluation unless `evaluated`. A last line without an end, which a run that was killed has left, too. graph, evaluation: whose reports and metrics a table has columns for; evaluation may be
+/* resumed: an existing file is continued. Records of steps after `at` (NULL: of none) are cut off atomically, so that the file is complete at any moment, and the evaluation of that step itself
+ * unless `evaluated`; so is an unfinished last line, which a killed run has left. graph, evaluation: a table has columns for their reports and metrics; evaluation may be
  * NULL. */
 MetricsFile *metrics_open(const char *path, const Graph *graph, const Evaluation *evaluation, bool resumed, const Position *at,
                           bool evaluated, Error *error);

@@ -1,4 +1,4 @@
-/* needed: see needed.h. Backwards through the steps of each role; a communication that one role needs is run by all. */
+/* needed: see needed.h. Goes backwards through the steps of each role; a communication that one role needs is run by all. */
 #include "runtime/needed.h"
 
 #include <string.h>
@@ -18,12 +18,12 @@ const bool *report_inputs(const Graph *graph, int report, Arena *arena) {
     return input;
 }
 
-/* Of one role. */
+/* What is needed of one role. */
 typedef struct Needed {
     bool *instance, *step;
 } Needed;
 
-/* One pass from the last step to the first; whether anything new is needed. request: of all roles. */
+/* One pass from the last step to the first; returns whether anything new is needed. request: those needed by any role. */
 static bool mark_steps(const Role *role, Needed *needed, bool *request) {
     bool more = false;
     for (int s = role->steps.n - 1; s >= 0; s--) {

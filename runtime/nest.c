@@ -1,4 +1,4 @@
-/* nest: the loops of calls. */
+/* nest: see nest.h. */
 #include "runtime/nest.h"
 
 void nest_broadcast(Nest *nest, const KernelCall *call) {

@@ -1,4 +1,4 @@
-/* npy: arrays of numpy's file format, whole. */
+/* npy: reads whole arrays from numpy's file format. */
 #include <string.h>
 
 #include "ir/file.h"

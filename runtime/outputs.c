@@ -1,11 +1,11 @@
-/* outputs: a file that prun writes must be none that it reads. */
+/* outputs: checks that prun writes no file that it reads. */
 #include <string.h>
 
 #include "ir/file.h"
 #include "runtime/data/data.h"
 #include "runtime/run.h"
 
-/* What a net's file names, from the folder of the plan. */
+/* Adds a file that the net names, looked for from the folder of the plan. */
 static void add_file(FileUses *uses, Arena *arena, const char *file, const char *directory, const char *what) {
     if (file) files_read(uses, arena, file_find(file, directory, arena), what);
 }
@@ -57,7 +57,7 @@ bool check_outputs(Run *run, Error *error) {
     for (int i = 0; i < options->ndata; i++)
         if (strchr(options->data[i], '='))
             files_read(&uses, arena, file_find(strchr(options->data[i], '=') + 1, run->directory, arena), "what --data reads");
-    /* Parameters may be saved where they were loaded from: the file is replaced when the new one is whole. */
+    /* Parameters may be saved where they were loaded from: the file is replaced when the new one is complete. */
     if (!files_write(&uses, arena, options->save, "--save", error)) return false;
     files_read(&uses, arena, options->load, "what --load reads");
     files_read(&uses, arena, options->resume, "what --resume reads");

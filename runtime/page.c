@@ -21,7 +21,7 @@ static bool cannot_be_read(const char *path, Error *error) {
     return error_set(error, EXIT_USAGE, "--report %s: its data cannot be read: make it anew with pcc --report", path);
 }
 
-/* Whether the data of a page's plan are whole, and of the format that is written. */
+/* Whether the plan's data in a page are complete, and of the format that prun writes. */
 static bool check_data(const Text *plan, const char *path, Error *error) {
     cJSON *json = cJSON_ParseWithLength(plan->at, plan->n);
     const cJSON *format = cJSON_GetObjectItemCaseSensitive(json, "format");
@@ -35,7 +35,7 @@ static bool check_data(const Text *plan, const char *path, Error *error) {
                      PCC_VERSION, PAGE_FORMAT);
 }
 
-/* The page that is there; *there false: there is nothing. */
+/* Reads the existing page; *there false: there is none. */
 static bool read_page(Run *run, Arena *arena, Page *page, bool *there, Error *error) {
     const char *path = run->options->report;
     char *text, own[17], its[17];
@@ -100,7 +100,7 @@ void page_close(Run *run) {
 
 /* ---------------------------------------------------------------- the element `run` */
 
-/* Of all steps but the first. */
+/* Prints the times of all steps but the first. */
 static void print_steps(Json *json, const Run *run, Arena *arena) {
     const int64_t kept = run->nsteps < MAX_TIMED ? run->nsteps : MAX_TIMED, first = kept > 1 ? 1 : 0, n = kept - first;
     double *seconds = arena_alloc(arena, (size_t)(n + 1) * sizeof *seconds), sum = 0;
@@ -131,7 +131,7 @@ static void add_event(ColumnTable *columns, int step, int nsteps, int lane, doub
     columns_int(columns, nanoseconds(late));
 }
 
-/* A communication runs from its start to the end of the wait for it, where no stream of its own says it better. */
+/* A communication lasts from its start to the end of the wait for it, unless its own stream has its times. */
 static void print_lane(Json *json, const Lane *lane, int node, int64_t shown, const Program *program, Arena *arena) {
     const Role *role = &program->roles.at[lane->role];
     int *wait = arena_alloc(arena, (size_t)(program_requests(program) + 1) * sizeof *wait); /* per request */
@@ -147,7 +147,7 @@ static void print_lane(Json *json, const Lane *lane, int node, int64_t shown, co
         if (step->kind != STEP_START) continue;
         const bool own = item->comm_begin >= 0;
         const LaneItem *ends = &lane->item[wait[step->request]];
-        if (!own && ends->nsteps == 0) continue; /* of a bucket: the first has it */
+        if (!own && ends->nsteps == 0) continue; /* in a bucket the first step has the times */
         add_event(&columns, s, (int)item->nsteps, 1, lane->offset + (own ? item->comm_begin : item->begin),
                   lane->offset + (own ? item->comm_end : ends->end), 0);
     }
@@ -180,7 +180,7 @@ static void print_figures(Json *json, const Gathered *gathered, const Program *p
 
 enum { MEMORY_TENSORS, MEMORY_USED, MEMORY_DEVICE, NMEMORY };
 
-/* Of each rank in bytes: of its tensors; of its device in use; of its device. -1: not known. */
+/* Memory of each rank in bytes: its tensors; in use on its device; all of its device. -1: not known. */
 static bool gather_memory(Run *run, int64_t (*memory)[NMEMORY], Error *error) {
     Comm *comm = run->comm;
     uint64_t *words = arena_alloc(&run->arena, (size_t)comm->nprocesses * sizeof *words);
@@ -213,7 +213,7 @@ static void print_memory(Json *json, int64_t (*memory)[NMEMORY], int nranks) {
     json_end(json);
 }
 
-/* Per process the lowest rank of its node. */
+/* node: per process the lowest rank of its node. */
 static bool gather_nodes(Run *run, int *node, Error *error) {
     Comm *comm = run->comm;
     uint64_t *words = arena_alloc(&run->arena, (size_t)comm->nprocesses * sizeof *words);
@@ -268,7 +268,7 @@ static void print_run(Json *json, Run *run, const RunData *data) {
     json_end(json);
 }
 
-/* Into the page that is there now, or one of the plan alone. */
+/* Writes the measurements into the page that is there now, or into one of the plan alone. */
 static bool write_file(Run *run, const Text *json, Error *error) {
     Page page;
     bool there;

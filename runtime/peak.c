@@ -1,4 +1,4 @@
-/* peak: products, a long pass over memory, and small kernels, timed: what a profile's shares are of, and what a machine file says. */
+/* peak: times products, a long pass over memory, and small kernels: the peaks of which a profile gives shares, and figures for a machine file. */
 #include "runtime/profile.h"
 
 #include <stdlib.h>
@@ -11,10 +11,10 @@ typedef struct Trial {
     Attr attr[MAX_ATTRS];
     KernelFn *fn;
     char *
-        memory; /* ncopies of all operands and results, which calls take in turn: as in a step, others are used before an operand is again */
+        memory; /* ncopies of all operands and results, which calls use in turn: as in a step, others are used before an operand is reused */
     int ncopies;
-    int64_t each_bytes; /* of the largest operand: what each has */
-    int nlying;         /* operands and results that lie in memory: of an update, which writes over its operands, these alone */
+    int64_t each_bytes; /* room of each: that of the largest operand */
+    int nlying;         /* number of operands and results in memory; an update overwrites its operands: these alone */
 } Trial;
 
 static void set_operand(Operand *operand, DType dtype, void *data, int ndim, const int64_t *dim) {
@@ -32,7 +32,7 @@ static void set_letters(int8_t *letters, int first, int second) {
     if (second >= 0) letters[1] = (int8_t)second;
 }
 
-/* Of a product: [m, k] by [k, n]; of others: vectors of m. */
+/* Sizes of a product: [m, k] by [k, n]; of others: vectors of m. */
 typedef struct Size {
     int64_t m, k, n;
 } Size;
@@ -41,7 +41,7 @@ static double product_flops(Size size) {
     return 2.0 * (double)size.m * (double)size.k * (double)size.n;
 }
 
-/* Of its operands. */
+/* Bytes of a product's operands. */
 static double factor_bytes(Size size, DType dtype) {
     return (double)dtype_bytes[dtype] * (double)(size.m * size.k + size.k * size.n);
 }
@@ -59,13 +59,13 @@ static bool trial_zero(const Trial *trial, const Device *device, Error *error) {
     return ok;
 }
 
-/* At most so many, of which each takes so many bytes; one at least. */
+/* How many copies of `bytes` bytes fit into room, at most `copies`, at least one. */
 static int copies_within(int64_t bytes, int copies, int64_t room) {
     const int64_t most = room / bytes;
     return most < 1 ? 1 : most < copies ? (int)most : copies;
 }
 
-/* Its memory is what begins at memory, at most `room` bytes where several copies do not fit; copies: at most. */
+/* Prepares a trial in the memory from `memory` on: at most `copies` copies, as many as fit into room, at least one. */
 static void trial_init(Trial *trial, const Device *device, OpCode op, DType dtype, Size size, int nthreads, void *memory, int copies,
                        int64_t room) {
     static const Attr none[MAX_ATTRS];
@@ -89,7 +89,7 @@ static void trial_init(Trial *trial, const Device *device, OpCode op, DType dtyp
     set_letters(trial->rule.out[0], 0, product ? 2 : -1);
 }
 
-/* A convolution of images, 3 x 3 with padding of 1, from so many channels to as many, as residual nets have many: x [n, c, side, side], w [c, c, 3, 3], y as x. */
+/* A convolution of images, 3 x 3 with padding of 1, from c channels to c, as is common in residual nets: x [n, c, side, side], w [c, c, 3, 3], y as x. */
 typedef struct Convolution {
     int64_t n, c, side;
 } Convolution;
@@ -97,7 +97,7 @@ static const OpCode convolution_ops[] = {OP_conv2d, OP_conv2d_grad_x, OP_conv2d_
 static const Convolution convolutions[] = {{16, 64, 32}, {32, 256, 8}, {64, 512, 2}};
 enum { NKINDS = sizeof convolution_ops / sizeof *convolution_ops, NCONVOLUTIONS = NKINDS * sizeof convolutions / sizeof *convolutions };
 
-/* Of each of the three operators, without what lies in padding. */
+/* FLOPs of each of the three operators, without those on padding. */
 static double convolution_flops(Convolution of) {
     const double inside = (3.0 * (double)of.side - 2) / (3.0 * (double)of.side); /* in each dimension */
     return 2.0 * 9 * inside * inside * (double)(of.n * of.c * of.c * of.side * of.side);
@@ -106,10 +106,10 @@ static double convolution_bytes(Convolution of) {
     return (double)dtype_bytes[F32] * (double)(2 * of.n * of.c * of.side * of.side + 9 * of.c * of.c);
 }
 
-/* As trial_init, of conv2d and its gradients. False: the operator takes no such operands. */
+/* As trial_init, for conv2d and its gradients. False: the operator takes no such operands. */
 static bool trial_convolution(Trial *trial, const Device *device, OpCode op, Convolution of, int nthreads, void *memory, int copies,
                               int64_t room, Error *error) {
-    enum { PADDING = 1, SHAPE = 4 }; /* attributes; the shape is of what gradients are */
+    enum { PADDING = 1, SHAPE = 4 }; /* attributes; the shape is that of a gradient's result */
     const Shape images = {.ndim = 4, .dim = {of.n, of.c, of.side, of.side}}, weights = {.ndim = 4, .dim = {of.c, of.c, 3, 3}};
     const Shape *const in[2] = {&images, op == OP_conv2d_grad_w ? &images : &weights}, *const out =
                                                                                            op == OP_conv2d_grad_w ? &weights : &images;
@@ -146,7 +146,7 @@ static bool trial_call(Trial *trial, int64_t number, Error *error) {
 
 /* ---------------------------------------------------------------- of one device */
 
-/* Seconds of a call, the best of some; on a device several are queued at once, so that the time of asking does not count. */
+/* Seconds of a call, the best of several; on a device several calls are queued at once, so that the time of queueing does not count. */
 static bool trial_run(Trial *trial, const Device *device, double *seconds, Error *error) {
     enum { ROUNDS = 3 };
     const Backend *backend = device->backend;
@@ -163,8 +163,8 @@ static bool trial_run(Trial *trial, const Device *device, double *seconds, Error
     return true;
 }
 
-/* An operator on ever larger operands, until a call takes so long that what surrounds it no longer counts, or they are as large as they may
- * be. */
+/* Runs an operator on larger and larger operands, until a call takes so long that the overhead around it no longer counts, or they have the
+ * size `most`. */
 static bool trial_grow(const Device *device, OpCode op, DType dtype, int64_t *size, int64_t most, int64_t factor, double enough_s,
                        int nthreads, double *seconds, Error *error) {
     for (;; *size *= factor) {
@@ -190,7 +190,7 @@ bool peak_measure(const Device *device, int nthreads, DType dtype, double *flops
 
 /* ---------------------------------------------------------------- of all ranks at once */
 
-/* Seconds in which all ranks make so many calls, on the clock of the one that began first: ranks that share a core take turns, and which one goes first does not count. They meet behind each `turn` calls. */
+/* Seconds in which all ranks make so many calls, on the clock of the one that began first: ranks that share a core take turns, and it does not matter which goes first. A barrier follows each `turn` calls. */
 static bool trial_together(Trial *trial, const Device *device, Comm *comm, int64_t calls, int64_t turn, double *seconds, Error *error) {
     if (!comm->table->barrier(comm, error)) return false;
     const double begin = now_seconds();
@@ -204,7 +204,7 @@ static bool trial_together(Trial *trial, const Device *device, Comm *comm, int64
     return comm_longest(comm, seconds, error);
 }
 
-/* Seconds of a meeting of all ranks, the lower quartile of some. */
+/* Seconds of a barrier of all ranks, the lower quartile of several. */
 static bool meetings_measure(Comm *comm, double *seconds, Error *error) {
     enum { ROUNDS = 7, MEETINGS = 64 };
     double each[ROUNDS];
@@ -219,7 +219,7 @@ static bool meetings_measure(Comm *comm, double *seconds, Error *error) {
     return true;
 }
 
-/* How many calls take so long that what surrounds them no longer counts; they warm up, too. */
+/* How many calls take so long that the overhead around them no longer counts; this is also the warm-up. */
 static bool trial_count(Trial *trial, const Device *device, Comm *comm, int64_t *calls, double *taken_s, Error *error) {
     static const double WINDOW_S = 0.02;
     *calls = 1;
@@ -230,10 +230,10 @@ static bool trial_count(Trial *trial, const Device *device, Comm *comm, int64_t 
     }
 }
 
-/* What the seconds of a product are the sum of: FLOPs, bytes of operands, a start. */
+/* The terms whose sum is the seconds of a product: FLOPs, bytes of operands, a start. */
 enum { FLOPS, BYTES, START_OF, NTERMS };
 
-/* Adds the normal equations of least squares whose errors are shares of the seconds; the last column is the right-hand side. */
+/* Adds the normal equations of least squares of relative errors; the last column is the right-hand side. */
 static void normal_equations(const double *flops, const double *bytes, const double *seconds, int n, double a[NTERMS][NTERMS + 1]) {
     for (int i = 0; i < n; i++) {
         const double term[NTERMS + 1] = {flops[i] / seconds[i], bytes[i] / seconds[i], 1 / seconds[i], 1};
@@ -243,9 +243,9 @@ static void normal_equations(const double *flops, const double *bytes, const dou
     }
 }
 
-/* Solves for the terms in the set, the others are 0. False: the terms do not tell apart, or one is not positive. */
+/* Solves for the terms in the set, the others are 0. False: the terms are linearly dependent, or one is not positive. */
 static bool solve_terms(double equations[NTERMS][NTERMS + 1], unsigned set, double x[NTERMS]) {
-    static const double LEAST = 1e-9; /* of a row's own coefficient, what is left where the others explain it */
+    static const double LEAST = 1e-9; /* of a pivot's first value, what is left where others determine it */
     double a[NTERMS][NTERMS + 1];
     memcpy(a, equations, sizeof a);
     for (int j = 0; j < NTERMS; j++) { /* Gauss-Jordan; the matrix is symmetric and positive definite, so that no rows are exchanged */
@@ -270,7 +270,7 @@ ProductRates fit_products(const double *flops, const double *bytes, const double
     double equations[NTERMS][NTERMS + 1] = {0}, best[NTERMS] = {0}, most = -1;
     normal_equations(flops, bytes, seconds, n, equations);
     for (size_t s = 0; s < sizeof sets / sizeof *sets; s++) {
-        double x[NTERMS], explained = 0; /* by how much the squares of the errors are less than without any term */
+        double x[NTERMS], explained = 0; /* by how much the sum of squared errors is less than without any term */
         if (!solve_terms(equations, sets[s], x)) continue;
         for (int j = 0; j < NTERMS; j++)
             explained += x[j] * equations[j][NTERMS];
@@ -281,8 +281,8 @@ ProductRates fit_products(const double *flops, const double *bytes, const double
     return (ProductRates){.flops_per_s = 1 / best[FLOPS], .bytes_per_s = best[BYTES] > 0 ? 1 / best[BYTES] : 0, .start_s = best[START_OF]};
 }
 
-/* What all ranks run: products that nets have, square ones, thin ones in each dimension, small ones; one of f64; a function of numbers that lie in the cache; a pass over memory; what
- * takes no time beside its start, an update; a convolution and its gradients; and negs of ever more numbers, again and again. */
+/* What all ranks run: products as in nets, square ones, thin ones in each dimension, small ones; one of f64; a function of numbers that lie in the cache; a pass over memory; a call
+ * that only takes the time of its start; an update; a convolution and its gradients; and repeated negs of growing length. */
 enum {
     NPRODUCTS = 13,
     WIDE = NPRODUCTS,
@@ -296,10 +296,10 @@ enum {
     NTRIALS = CACHE + NLENGTHS
 };
 enum { SHORTEST = 1 << 13, COPIES = 8 }; /* numbers of the shortest neg; copies of a product's operands, at most */
-static const int64_t ROOM = 64 << 20;    /* bytes of a product's operands, and at least of what lies in memory alone; */
-static const int64_t FAR = 256 << 20;    /* of that of all ranks of a node together */
+static const int64_t ROOM = 64 << 20;    /* bytes of a product's operands, and at least of data that must lie in memory, not in a cache; */
+static const int64_t FAR = 256 << 20;    /* of such data of all ranks of a node together */
 static const double PACKED_AT_ONCE = 1e12,
-                    STARTED_AT_ONCE_S = 1e-9; /* of products that pack nothing that takes time, and whose start takes none */
+                    STARTED_AT_ONCE_S = 1e-9; /* stand for products whose packing, and whose start, take no time at all */
 static const struct {
     OpCode op;
     DType dtype;
@@ -323,12 +323,12 @@ static const struct {
                          {OP_neg, F32, {.m = 16}},
                          {OP_momentum, F32, {0}}}; /* 0: as much as there is room for */
 
-/* Elements of each of the vectors that fill so much memory: two of a pass, three of an update. */
+/* Elements of each of the vectors that fill so much memory: two in a pass, three in an update. */
 static int64_t far_length(int trial, int64_t room) {
     return room / ((trial == UPDATE ? 3 : 2) * dtype_bytes[F32]);
 }
 
-/* What a trial of all ranks has of the memory that they take in turn. */
+/* Prepares one of the trials of all ranks in the memory that trials use in turn. */
 static bool share_init(Trial *run, const Device *device, int trial, int nthreads, void *memory, int64_t room, Error *error) {
     const bool fixed = trial < CONVOLUTION;
     if (trial >= CONVOLUTION && trial < CACHE)
@@ -376,14 +376,14 @@ static void rate_caches(const double *seconds, RankPeaks *peaks) {
     peaks->ncaches = find_caches(bytes, rate, NLENGTHS, peaks->bytes_per_s, peaks->cache);
 }
 
-/* Of the nearest cache that holds so many bytes; 0: none does. */
+/* The rate of the nearest cache that holds so many bytes; 0: none does. */
 static double rate_of_cache(const RankPeaks *peaks, double bytes) {
     for (int c = 0; c < peaks->ncaches; c++)
         if (bytes <= peaks->cache[c].bytes) return peaks->cache[c].bytes_per_s;
     return 0;
 }
 
-/* What a product's operands and result take to be moved from where they lie while the copies of a trial take turns: a cache, or memory, which fetches what is written. */
+/* Seconds to move a product's operands and result from where the copies of a trial, used in turn, lie: a cache, or memory, where data that is written is fetched first. */
 static double moving_seconds(const RankPeaks *peaks, int trial) {
     const Size size = trials[trial].size;
     const int64_t largest = size.m * (size.k > size.n ? size.k : size.n), factor = size.k * size.n;
@@ -394,7 +394,7 @@ static double moving_seconds(const RankPeaks *peaks, int trial) {
     return rate > 0 ? bytes / rate : (bytes + written) * (2.0 / 3) / peaks->bytes_per_s;
 }
 
-/* After the caches and the memory. */
+/* To be called after the caches and the memory are rated. */
 static void rate_products(const double *seconds, RankPeaks *peaks) {
     double flops[NPRODUCTS], bytes[NPRODUCTS], left[NPRODUCTS + 1];
     for (int i = 0; i < NPRODUCTS; i++) {
@@ -413,13 +413,13 @@ static void rate_products(const double *seconds, RankPeaks *peaks) {
     peaks->f64_flops = product_flops(trials[WIDE].size) / (beside < wide / 2 ? wide - beside : wide / 2);
 }
 
-/* So many bytes, again and again. */
+/* Seconds to move so many bytes that are used repeatedly. */
 static double again_seconds(const RankPeaks *peaks, double bytes) {
     const double rate = rate_of_cache(peaks, bytes);
     return bytes / (rate > 0 ? rate : peaks->bytes_per_s);
 }
 
-/* What pcc takes a convolution to do beside its products: operands and results are read and written, and brought into blocks and back. */
+/* Rates convolutions, without what pcc assumes besides their products: operands and results are read and written, and converted to blocks and back. */
 static void rate_convolutions(const double *seconds, RankPeaks *peaks) {
     double flops = 0, left = 0;
     for (int i = 0; i < NCONVOLUTIONS; i++) {
@@ -443,7 +443,7 @@ static void peaks_of_trials(const double *seconds, int64_t room, RankPeaks *peak
     rate_convolutions(seconds, peaks);
 }
 
-/* Calls are made as a step's kernels are: for a while, then ranks that share a core, and the caches, meet, as they do to communicate, and go on by turns. Where there was no meeting each
+/* How many calls a rank makes between barriers. As between communications of a step, ranks that share a core and its caches run for a while and then meet. Without barriers each
  * would have the caches for itself as long as the system lets it run. */
 static int64_t calls_of_turn(int64_t calls, double taken_s) {
     static const double TURN_S = 1e-3;
@@ -451,8 +451,8 @@ static int64_t calls_of_turn(int64_t calls, double taken_s) {
     return most >= calls ? calls : most < 1 ? 1 : most;
 }
 
-/* Seconds of a rank's call of each trial while all ranks make such calls. They take turns in several rounds, of
- * which the lower quartile counts: what else runs on the machine slows some of them, for seconds, and makes none faster. */
+/* Seconds of a rank's call of each trial while all ranks make such calls. The trials take turns in several rounds, of
+ * which the lower quartile counts: other load on the machine slows some rounds, for seconds, and makes none faster. */
 static bool measure_shares(const Device *device, int nthreads, Comm *comm, void *memory, int64_t room, double seconds[NTRIALS],
                            Error *error) {
     enum { ROUNDS = 7 };

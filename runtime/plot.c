@@ -21,7 +21,7 @@ typedef struct Point {
 /* One line of one panel. */
 typedef struct Series {
     int run;
-    bool eval; /* of evaluations; else of training */
+    bool eval; /* the line of evaluations; else of training */
     VEC(Point) points;
 } Series;
 
@@ -40,7 +40,7 @@ typedef struct Plot {
 
 /* ---------------------------------------------------------------- reading */
 
-/* Where and how long is in every line; a picture of it says nothing. */
+/* Whether a field is drawn: places and times are in every line, and a plot of them says nothing. */
 static bool is_drawn(const char *name) {
     static const char *const others[] = {"epoch", "step", "global_step", "eval", "rows", "seconds", "samples_per_s"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -62,7 +62,7 @@ static void add_point(Plot *plot, const char *name, int run, bool eval, double x
     vec_push(&plot->arena, &panel->series.at[s].points, (Point){x, y});
 }
 
-/* {"epoch": 1, "global_step": 20, "loss": 0.5}; null is what was not finite. */
+/* {"epoch": 1, "global_step": 20, "loss": 0.5}; null stands for a number that was not finite. */
 static bool read_json(Plot *plot, int run, const char *line) {
     cJSON *json = cJSON_Parse(line);
     const cJSON *step = cJSON_GetObjectItemCaseSensitive(json, "global_step");
@@ -75,7 +75,7 @@ static bool read_json(Plot *plot, int run, const char *line) {
 
 enum { MAX_COLUMNS = 128 };
 
-/* The fields of a line of CSV as --metrics writes it, without quotes; their number. */
+/* The fields of a line of CSV as --metrics writes it, without quotes; returns their number. */
 static int fields_of(char *line, char *field[MAX_COLUMNS]) {
     int n = 0;
     for (char *at = line; at && n < MAX_COLUMNS; n++) {
@@ -129,7 +129,7 @@ static bool read_run(Plot *plot, int run, const char *path, Error *error) {
 
 /* ---------------------------------------------------------------- scales */
 
-/* 1, 2 or 5 times a power of ten, of which `parts` or fewer fit. */
+/* The distance of ticks: 1, 2 or 5 times a power of ten, so that at most `parts` fit into range. */
 static double tick_of(double range, int parts) {
     const double least = range / parts, power = pow(10, floor(log10(least)));
     for (int i = 0; i < 3; i++)
@@ -158,7 +158,7 @@ static void measure(Panel *panel) {
     widen(panel->y, floor(panel->y[0] / tick + 1e-9) * tick, ceil(panel->y[1] / tick - 1e-9) * tick);
 }
 
-/* All panels have the same steps, so that what happens together stands one below the other. */
+/* Finds the ranges of all panels. They have the same range of steps, so that what happens at one step is in one column. */
 static void measure_all(Plot *plot) {
     double x[2] = {INFINITY, -INFINITY};
     for (int p = 0; p < plot->panels.n; p++) {
@@ -170,7 +170,7 @@ static void measure_all(Plot *plot) {
         memcpy(plot->panels.at[p].x, x, sizeof x);
 }
 
-/* A rate that never changes is no picture. */
+/* Whether the panel is a learning rate that never changes, which is not drawn. */
 static bool is_constant_rate(const Panel *panel) {
     if (strcmp(panel->name, "lr") != 0) return false;
     for (int s = 0; s < panel->series.n; s++)
@@ -179,7 +179,7 @@ static bool is_constant_rate(const Panel *panel) {
     return true;
 }
 
-/* A number at a tick: as many digits as tell it from the next one. */
+/* The number at a tick, with as many digits as distinguish it from the next one. */
 static void put_tick(char text[32], double value, double tick) {
     const double largest = fabs(value) > tick ? fabs(value) : tick;
     snprintf(text, 32, "%.*g", largest > tick ? (int)floor(log10(largest / tick) + 1e-9) + 2 : 2, fabs(value) < tick / 2 ? 0 : value);
@@ -189,7 +189,7 @@ static void put_tick(char text[32], double value, double tick) {
 
 enum { WIDTH = 760, LEFT = 72, RIGHT = 20, TOP = 30, HEIGHT = 220, BOTTOM = 44, LEGEND_ROW = 18 };
 
-/* Okabe and Ito's: they differ to those who see fewer colours too. */
+/* Okabe and Ito's, which colour-blind people can tell apart too. */
 static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"};
 enum { NCOLOURS = sizeof colours / sizeof *colours };
 
@@ -227,7 +227,7 @@ static void put_axes(Text *text, const Panel *panel, double top) {
     text_printf(text, "</text>\n");
 }
 
-/* Of points that fall on one pixel those that are seen: the first, the least, the largest, the last. */
+/* Draws a line. Of the points on one pixel it draws those that are seen: the first, the least, the largest, the last. */
 static void put_line(Text *text, const Panel *panel, const Series *series, double top) {
     const double width = WIDTH - LEFT - RIGHT;
     char command = 'M';
@@ -290,7 +290,7 @@ static void put_svg(Text *text, const Plot *plot) {
 
 enum { ROWS = 15, MARGIN = 12, MOST_COLUMNS = 400 };
 
-/* The same for a run in every panel. */
+/* A run has the same symbol in every panel. */
 static char symbol_of(const Series *series) {
     static const char symbols[] = "*o+x#@%&=~";
     return symbols[(2 * series->run + series->eval) % (int)(sizeof symbols - 1)];
@@ -301,7 +301,7 @@ static int terminal_width(void) {
     return columns < 40 ? 80 : columns < MOST_COLUMNS ? columns : MOST_COLUMNS;
 }
 
-/* Lines between points, a character a column. */
+/* Draws lines between points, one character per column. */
 static void draw_text(char cells[ROWS][MOST_COLUMNS], const Panel *panel, const Series *series, int columns, char symbol) {
     const Point *at = series->points.at;
     for (int i = 0; i < series->points.n; i++) {
@@ -346,7 +346,7 @@ static void put_text_panel(Text *text, const Plot *plot, const Panel *panel, int
 
 /* ---------------------------------------------------------------- all */
 
-/* Names without their folders, where these still differ. */
+/* Names runs by their files without folders, if these names still differ. */
 static void name_runs(Plot *plot, char *const *paths) {
     bool differ = true;
     for (int a = 0; a < plot->nruns; a++) {
@@ -359,7 +359,7 @@ static void name_runs(Plot *plot, char *const *paths) {
         plot->run[a] = paths[a];
 }
 
-/* No file, an empty one, or a picture; of a name that does not promise another kind. */
+/* Whether svg may be written: no file is there, or an empty one or an SVG, and the name is not that of another kind of picture. */
 static bool replaceable(const char *svg, Error *error) {
     static const char *const other[] = {".png", ".jpg", ".jpeg", ".pdf"};
     char begin[5] = "";

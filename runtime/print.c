@@ -1,4 +1,4 @@
-/* print: numbers as people read them. */
+/* print: see print.h. */
 #include "runtime/print.h"
 
 #include <float.h>
@@ -10,8 +10,8 @@ static bool reads_back(const char *text, double number, bool single) {
     return single ? strtof(text, NULL) == (float)number : strtod(text, NULL) == number;
 }
 
-/* The shortest decimal digits (no point) that read back as number, and the exponent of ten of the first. single: as an f32. A decimal of DBL_DIG digits is what the number
- * nearest to it is rounded to, so that of numbers with as many or fewer the first look finds all, and zeros behind; those next to 0 have fewer digits. */
+/* The shortest decimal digits (no point) that read back as number, and the exponent of ten of the first. single: as an f32. A decimal of up to DBL_DIG digits survives
+ * conversion to a double and back, so the first try finds all shorter ones, with zeros at the end; subnormal numbers have fewer digits. */
 static int shortest_digits(double number, bool single, char digits[32], int *exponent) {
     char text[NUMBER_MAX];
     const int sure = number < (single ? (double)FLT_MIN : DBL_MIN) ? 1 : single ? FLT_DIG : DBL_DIG;

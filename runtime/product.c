@@ -43,14 +43,14 @@ void product_loops(const KernelCall *call, Nest *kept, Nest *gone) {
 
 /* ---------------------------------------------------------------- through views */
 
-/* What is written as *result arrives where the calls from the first on leave it: they are placements of it and of each other, each all that
- * reads the one before. How many of them. */
+/* Follows placements of the product's result: the calls after the product that place its result, and each other's, each being the only reader
+ * of the one before. Writing to *result writes where the last leaves it. Returns how many there are. */
 static int take_placements(const KernelCall *calls, int n, const unsigned *inner, int product, View *result) {
     int end = product + 1;
     while (end < n && (inner[end - 1] & 1) && (calls[end].op == OP_transpose || op_keeps_order(calls[end].op)) &&
            calls[end].in[0].data == calls[end - 1].out[0].data)
         end++;
-    for (int c = end; c < n; c++) /* read by something else, too: as it is, then */
+    for (int c = end; c < n; c++) /* something else reads it too: no placements then */
         for (int i = 0; i < calls[c].nin; i++)
             for (int k = product; k + 1 < end; k++)
                 if (calls[c].in[i].data == calls[k].out[0].data) return 0;
@@ -70,7 +70,7 @@ static bool find_view(const View *views, const void *const *at, int n, const Ope
 int product_take(const KernelCall *calls, int n, const unsigned *inner, KernelCall *call, ProductStrides *strides) {
     enum { MOST = 8 };
     View views[MOST], view;
-    const void *at[MOST]; /* where each would lie */
+    const void *at[MOST]; /* where each would lie if it were stored */
     int nviews = 0, product = 0;
     for (; product < n && op_places(calls[product].op); product++)
         for (int o = 0; o < calls[product].nout; o++) {

@@ -1,5 +1,5 @@
-/* profile: see profile.h. An entry is one action of one step: its two points in time, and those of the communication that it starts.
- * Entries of a step are resolved to seconds when it is done, added up by what the action does, and kept where a trace is asked for. */
+/* profile: see profile.h. An entry is one action of one step: its begin and end, and those of the communication that it starts.
+ * When a step is done, its entries are resolved to seconds, added up by what the action does, and kept if a trace is asked for. */
 #include "runtime/profile.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ typedef struct Work {
     bool comm;
     double flops, bytes; /* bytes: read and written; of a communication: sent by this rank */
     int kind;            /* number among Profile.kinds */
-    int wait;            /* of a start: the action that waits for it; -1 */
+    int wait;            /* of a start: the action that waits for it; else -1 */
 } Work;
 
 typedef struct Timing {
@@ -35,7 +35,7 @@ typedef struct Kind {
     bool comm;
     int64_t calls;
     double seconds, flops, bytes;
-    double busy; /* of a communication: from its start to its end, whether or not anybody waited */
+    double busy; /* of a communication: from its start to its end, whether or not a rank waited */
 } Kind;
 
 typedef struct Event {
@@ -56,10 +56,10 @@ struct Profile {
     VEC(Event) events;
     bool traces;
     Lanes *lanes;             /* or NULL */
-    int64_t nsteps, measured; /* seen; added up: all but the first, which warms up */
+    int64_t nsteps, measured; /* steps seen; steps added up: all but the first, which warms up */
     double zero, step_begin, wall, span, between, peak_flops, peak_bytes;
-    int64_t taken;   /* bytes of the device that the run has asked for */
-    double *started; /* by action of driven rank 0: when its communication was started, in the step under way */
+    int64_t taken;   /* bytes of the device's memory that the run has allocated */
+    double *started; /* by action of driven rank 0: when its communication started in the current step */
 };
 
 /* ---------------------------------------------------------------- what actions do */
@@ -74,7 +74,7 @@ static double flops_of(const KernelCall *call) {
         const int8_t *letters = i < call->nin ? call->rule->in[i] : call->rule->out[i - call->nin];
         for (int d = 0; d < operand->local.ndim; d++) {
             const int f = letters[d];
-            if (f < 0 || operand->global.dim[d] != call->rule->factor[f].size) continue; /* what windows see is another size */
+            if (f < 0 || operand->global.dim[d] != call->rule->factor[f].size) continue; /* what windows see has another size */
             if ((double)operand->local.dim[d] > size[f]) size[f] = (double)operand->local.dim[d];
         }
     }
@@ -85,13 +85,13 @@ static double bytes_of(const Operand *operand) {
     return (double)shape_elements(&operand->local) * (double)dtype_bytes[operand->dtype];
 }
 
-/* Of operand k, as far as it is read. */
+/* Bytes of operand k that are read. */
 static double bytes_read(const KernelCall *call, int k) {
     const double whole = bytes_of(&call->in[k]), given = bytes_of(&call->out[0]);
     return k == 0 && op_looks_up(call->op) && given < whole ? given : whole;
 }
 
-/* As pcc --timeline names what it predicts. */
+/* Names an action as pcc --timeline does. */
 static void describe_name(Work *work, const Executor *executor, const Cursor *cursor, const Action *action) {
     const int n = action->kind == ACTION_FUSED ? action->nsteps : 1;
     for (int i = 0; i < n; i++)
@@ -109,7 +109,7 @@ static void describe_calls(Work *work, const Cursor *cursor, const Action *actio
     }
 }
 
-/* Steps done as one read and write what they do, less what one hands to the next; where the plan has fused them, it says what is stored. */
+/* Steps run as one read and write what each does, except what one passes to the next; where the plan has fused them, it says what is stored. */
 static void describe_fused(Work *work, const Cursor *cursor, const Action *action) {
     for (int i = 0; i < action->nsteps; i++) {
         const Step *step = &cursor->role->steps.at[action->steps[i]];
@@ -141,7 +141,7 @@ static bool count_sent(void *context, const Piece *piece) {
     return true;
 }
 
-/* What a rank sends at the least, as nccl-tests count it for the bus: 2 (n - 1) / n of an all_reduce, (n - 1) / n of the others. */
+/* Counts the least that a rank must send, as nccl-tests count bus bandwidth: 2 (n - 1) / n of an all_reduce, (n - 1) / n of the others. */
 static void describe_start(Work *work, const Executor *executor, const Cursor *cursor, const Action *action) {
     const Prepared *prepared = &executor->prepared[cursor->role->steps.at[action->step].request];
     work->comm = true;
@@ -217,7 +217,7 @@ Profile *profile_create(Executor *executor, const Device *device, bool trace, La
     return profile;
 }
 
-/* What most products of the net multiply. */
+/* The type that most products of the net multiply. */
 static DType factors_of(const Profile *profile) {
     const DType precision = profile->executor->plan->graph.settings.precision;
     return dtype_is_half(precision) ? precision : F32;
@@ -280,7 +280,7 @@ bool profile_end(Profile *profile, Error *error) {
     return mark(profile, false, &entry->mark[1], error) && (entry->comm_mark[0] < 0 || mark(profile, true, &entry->comm_mark[1], error));
 }
 
-/* Seconds since the step's first entry began. */
+/* at: seconds since the step's first entry began. */
 static bool resolve(Profile *profile, const Timing *entry, bool comm, double at[2], Error *error) {
     const Timing *first = &profile->entries.at[0];
     if (!profile->queue) {
@@ -300,7 +300,7 @@ static void keep(Profile *profile, const Timing *entry, const double at[2], bool
     vec_push(&profile->arena, &profile->events, event);
 }
 
-/* One entry into its kind; only driven rank 0's is in the table. */
+/* Adds an entry to its kind; only those of driven rank 0 are in the table. */
 static bool add_entry(Profile *profile, const Timing *entry, double *last, bool counted, Error *error) {
     const Action *action = &profile->executor->cursors[entry->driven].actions.at[entry->action];
     const Work *work = &profile->work[entry->driven][entry->action];
@@ -351,7 +351,7 @@ static int by_time(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* CPUs in GFLOP/s. */
+/* The unit of FLOP rates: GFLOP/s for CPUs, else TFLOP/s. */
 static double flop_unit(const Profile *profile) {
     return profile->peak_flops < 2e12 ? 1e-9 : 1e-12;
 }
@@ -381,7 +381,7 @@ bool profile_report(Profile *profile, Text *text, Error *error) {
                 (long long)profile->measured, profile->wall / steps * 1e3);
     text_printf(text, "  %-32s %6s %10s %8s %11s %8s %10s\n", "operator", "calls", "ms a step", "share",
                 flop_unit(profile) == 1e-9 ? "GFLOP/s" : "TFLOP/s", "of peak", "GB/s");
-    /* Their numbers are no longer needed: nothing is timed after the report. */
+    /* Indices of kinds are no longer needed: nothing is timed after the report. */
     qsort(profile->kinds.at, (size_t)profile->kinds.n, sizeof *profile->kinds.at, by_time);
     for (int i = 0; i < profile->kinds.n; i++)
         if (profile->kinds.at[i].seconds > 0) print_kind(profile, &profile->kinds.at[i], text);
@@ -429,7 +429,7 @@ static void put_names(const Profile *profile, Text *text) {
     }
 }
 
-/* To a file that becomes the one at path. */
+/* Appends text to the file `part`, which later becomes the one at path. */
 static bool append(const char *part, const char *path, const char *mode, const char *text, Error *error) {
     FILE *file = fopen(part, mode);
     bool ok = file && fputs(text, file) >= 0;
@@ -438,7 +438,7 @@ static bool append(const char *part, const char *path, const char *mode, const c
     return ok || error_set(error, EXIT_ENVIRONMENT, "cannot write %s: %s", path, strerror(failed));
 }
 
-/* The longest line, and the longest beginning of lines that has room; both with their ends. */
+/* The length of the longest line; that of the most whole lines that fit into room; both with line ends. */
 static size_t longest_line(const Text *text) {
     size_t longest = 0, n;
     for (size_t at = 0; at < text->n; at += n) {
@@ -455,7 +455,7 @@ static size_t whole_lines(const char *text, size_t n, size_t room) {
     return room;
 }
 
-/* Lines of all processes to process 0, which writes them: some of each at a time, so that it needs little memory. *written: as far as that went well. Collective. */
+/* Sends lines of all processes to process 0, which writes them: some of each at a time, so that it needs little memory. *written: false where writing fails. Collective. */
 static bool write_lines(Comm *comm, const Text *text, const char *part, const char *path, bool *written, Error *error) {
     uint64_t width = longest_line(text) + 1, left = text->n;
     if (!comm_most(comm, &width, error)) return false;
@@ -486,7 +486,7 @@ bool profile_write(Profile *profile, Comm *comm, const char *path, Error *error)
     put_names(profile, &text);
     for (int i = 0; i < profile->events.n; i++)
         put_event(profile, &profile->events.at[i], &text);
-    /* The name appears when the file is whole. */
+    /* The name appears when the file is complete. */
     text_printf(&part, file_kind(path) ? "%s" : "%s.tmp", path);
     const bool writes = comm->process == 0, renames = writes && strcmp(part.at, path) != 0;
     bool written = !writes || append(part.at, path, "w", "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n", error);

@@ -7,12 +7,12 @@
 
 /* ---------------------------------------------------------------- tokens and text */
 
-/* Of the character at the beginning of n bytes. */
+/* The length of the character at the beginning of n bytes. */
 static int utf8_length(const char *at, size_t n) {
     const unsigned char c = (unsigned char)*at;
     const int length = c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
     for (int i = 1; i < length; i++)
-        if ((size_t)i >= n || ((unsigned char)at[i] & 0xc0) != 0x80) return i; /* no UTF-8: as many bytes as there are */
+        if ((size_t)i >= n || ((unsigned char)at[i] & 0xc0) != 0x80) return i; /* no UTF-8: the bytes up to there */
     return length;
 }
 
@@ -53,7 +53,7 @@ typedef struct Reader {
     int64_t places, asked;
     Arena *arena;
     Error *error;
-    const char *option; /* that the prompt stands behind; "": a line of a file */
+    const char *option; /* the option that gives the prompt; "": it is a line of a file */
 } Reader;
 
 static bool push_token(const Reader *r, Prompt *prompt, int64_t token) {
@@ -63,7 +63,7 @@ static bool push_token(const Reader *r, Prompt *prompt, int64_t token) {
     return true;
 }
 
-/* The token of a character, which has so many bytes; -1: it is none. */
+/* The token of a character of so many bytes; -1: there is none. */
 static int64_t token_of(const Alphabet *alphabet, const char *at, int length) {
     if (!alphabet->letter) return (unsigned char)*at < alphabet->ntokens ? (unsigned char)*at : -1;
     for (int64_t i = 0; i < alphabet->ntokens; i++)
@@ -117,7 +117,7 @@ static bool read_prompt(const Reader *r, const char *text, size_t n, bool number
 
 /* ---------------------------------------------------------------- all of them */
 
-/* A line each; of numbers where tokens are no characters. */
+/* Reads a prompt from each line: as numbers where tokens are not characters. */
 static bool read_lines(const Reader *r, const char *path, const char *text, size_t n, Prompts *prompts) {
     int line = 1;
     for (size_t begin = 0; begin < n; line++) {

@@ -1,4 +1,4 @@
-/* replicas: whether ranks that hold the same part of a state hold the same bits. Nothing ever makes them differ in a correct run: sums are added in one
+/* replicas: checks that ranks which hold the same part of a state hold the same bits. In a correct run they never differ: sums are added in the same
  * order everywhere (docs/redistribution.md). */
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 
 #include "runtime/run.h"
 
-/* A word of one driven rank's box of a state: the box alone, or its elements too. */
+/* A hash of one driven rank's box of a state: of the box alone, or of its elements too. */
 static bool word_of(Run *run, int driven, int state, bool elements, uint64_t *word, Error *error) {
     void *context;
     const Backend *backend = executor_backend(state_holder(run), &context);
@@ -58,5 +58,5 @@ bool replicas_check(Run *run, const char *when, Error *error) {
             }
     }
     free(box);
-    return comm_agree(run->comm, ok, error); /* all know; one says it */
+    return comm_agree(run->comm, ok, error); /* all learn of it; one prints it */
 }

@@ -1,4 +1,4 @@
-/* report: what prun prints, on rank 0, whole lines at once. */
+/* report: what prun prints, on rank 0, always whole lines. */
 #include "runtime/log.h"
 #include "runtime/print.h"
 
@@ -18,7 +18,7 @@ void say(Run *run, const Text *text) {
     fprintf(stderr, "prun: cannot write the output: %s: the run goes on without, and saves what it was to save\n", reason);
 }
 
-/* -v: one line a rank, in order, from rank 0. */
+/* -v: one line per rank, in order, printed by rank 0. */
 bool report_ranks(Run *run, Error *error) {
     Comm *comm = run->comm;
     char line[LINE_BYTES];
@@ -51,7 +51,7 @@ bool report_ranks(Run *run, Error *error) {
     return true;
 }
 
-/* Median and quartiles of the steps but the first, which warms up. */
+/* Median and quartiles of the times of steps, without the first, which warms up. */
 void report_time(const Run *run, Text *text) {
     int64_t kept = run->nsteps < MAX_TIMED ? run->nsteps : MAX_TIMED, first = kept > 1 ? 1 : 0, n = kept - first;
     if (n == 0) return;
@@ -62,7 +62,7 @@ void report_time(const Run *run, Text *text) {
     text_printf(text, ")\n");
 }
 
-/* What communicators counted, against the plan. Collective. */
+/* Bytes that communicators counted, compared with the plan. Collective. */
 bool report_bytes(Run *run, Text *text, Error *error) {
     Comm *comm = run->comm;
     if (!comm->table->barrier(comm, error)) return run->agreed = false; /* counters are exact */

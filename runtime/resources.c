@@ -1,4 +1,4 @@
-/* resources: what a run takes: its processes and their cores, memory, and the device. */
+/* resources: what a run uses: its processes and their cores, memory, and the device. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -11,11 +11,11 @@
 #include "ir/limits.h"
 #include "runtime/run.h"
 
-/* What this process's tensors take. */
+/* Memory that this process's tensors need. */
 struct Room {
-    double bytes;        /* of memory; on a device: what it holds beside them */
-    double device_bytes; /* on a device: of its memory */
-    bool odd_rows;       /* ExecutorMemory's, of any of its ranks */
+    double bytes;        /* of main memory; with a device: what lies there besides */
+    double device_bytes; /* of the device's memory, with a device */
+    bool odd_rows;       /* ExecutorMemory.odd_rows of any of its ranks */
     int64_t available;   /* memory that was there before them, -1: unknown */
 };
 
@@ -27,7 +27,7 @@ int launched_processes(void) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (getenv(sizes[i])) return atoi(getenv(sizes[i]));
     for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++)
-        if (getenv(ranks[i])) return 2; /* how many, MPI will tell */
+        if (getenv(ranks[i])) return 2; /* MPI will tell how many */
     return 0;
 }
 
@@ -41,7 +41,7 @@ const char *launch_lacks(void) {
     return address ? "MASTER_PORT" : port ? "MASTER_ADDR" : "MASTER_ADDR and MASTER_PORT";
 }
 
-/* Of ranks that others have started: as many as the plan is for. The first one of a node says that they are not, before the others end. */
+/* Whether a launcher has started as many ranks as the plan is for. If not, the first one of a node reports it before the others end. */
 static bool meets_plan(const RunOptions *options, const Meeting *meeting, Error *error) {
     char started[80];
     snprintf(started, sizeof started, "%.60s says", meeting->counts);
@@ -51,7 +51,7 @@ static bool meets_plan(const RunOptions *options, const Meeting *meeting, Error 
     return error_reported(error, EXIT_REJECTED);
 }
 
-static const double fewer_wait_s = 30; /* with --min-ranks: as torchrun waits for the nodes beyond the least */
+static const double fewer_wait_s = 30; /* with --min-ranks: as long as torchrun waits for nodes beyond its minimum */
 
 Comm *comm_of_launch(const RunOptions *options, int *argc, char ***argv, Error *error) {
     Meeting meeting;
@@ -85,7 +85,7 @@ int threads_each(const Comm *comm) {
     return threads < 1 ? 1 : threads;
 }
 
-/* What a process needs beside its ranks' tensors: the numbers of its data source, and the largest file of initial values while it is read.
+/* What a process needs besides its ranks' tensors: the numbers of its data source, and the largest file of initial values while it is read.
  */
 static double process_bytes(const Graph *graph) {
     double largest = 0;
@@ -97,7 +97,7 @@ static double process_bytes(const Graph *graph) {
     return data_bytes(graph) + largest;
 }
 
-/* Of the node. What a device has, taking it will show. */
+/* Whether the node has enough memory. Whether a device has shows when it is allocated. */
 static bool check_memory(Run *run, bool on_host, Error *error) {
     const Comm *comm = run->comm;
     double arena = 0, states = 0, inputs = 0, data = process_bytes(&run->plan.graph), mib = 1 << 20;
@@ -115,7 +115,7 @@ static bool check_memory(Run *run, bool on_host, Error *error) {
         odd_rows = odd_rows || one.odd_rows || eval.odd_rows;
     }
     int64_t available = limits_memory(""), addresses = limits_addresses(), nlocal = processes_here(comm);
-    /* What several processes share is mapped already. */
+    /* The memory that several processes share is mapped already. */
     if (comm->nprocesses == 1 && addresses >= 0 && (available < 0 || addresses < available)) available = addresses;
     run->room = arena_alloc(&run->arena, sizeof *run->room);
     run->room->device_bytes = on_host ? 0 : arena + states + inputs;
@@ -152,21 +152,21 @@ bool check_held(const Run *run, Error *error) {
 
 /* ---------------------------------------------------------------- the device */
 
-/* What the user has said of the device, NULL: nothing. */
+/* The device that the user has chosen, NULL: none. */
 static const char *chosen_device(const RunOptions *options) {
     const char *variable = getenv("PRUN_DEVICE");
     return options->device ? options->device : variable && *variable ? variable : NULL;
 }
 
-/* main.c has looked at --device. */
+/* Checks PRUN_DEVICE; main.c has checked --device. */
 static bool check_device_choice(const RunOptions *options, const char *chosen, Error *error) {
     if (!chosen || strcmp(chosen, "cuda") == 0) return true;
     if (strcmp(chosen, "cpu") != 0) return error_set(error, EXIT_USAGE, "PRUN_DEVICE is cpu or cuda, not '%s'", chosen);
     return !options->comm || error_set(error, EXIT_USAGE, "--comm is for GPUs, and PRUN_DEVICE=cpu: leave it out");
 }
 
-/* The module's backend where all processes can use it; the CPU's where the user has said so, or where one of them cannot and nobody asked
- * for GPUs. */
+/* Chooses the module's backend where all processes can use it; the CPU's where the user has said so, or where one process cannot and nobody
+ * asked for GPUs. */
 static bool choose_backend(Run *run, const Backend **backend, Error *error) {
     const RunOptions *options = run->options;
     Comm *comm = run->comm;
@@ -188,7 +188,7 @@ static bool choose_backend(Run *run, const Backend **backend, Error *error) {
         *backend = module->backend;
         return true;
     }
-    /* A prun built for the CPU alone, or on a machine without a driver, does what it is there for, and says so only to who wants to know. */
+    /* A prun built for the CPU alone, or on a machine without a driver, runs as it should, and mentions it only to users who may expect a device. */
     bool wants = options->tf32 || options->wait || options->no_graph || options->verbose;
     if (!agreed.reported && (wants || device_is_expected())) fprintf(stderr, "prun: note: runs on the CPU: %s\n", agreed.text);
     return true;

@@ -1,4 +1,4 @@
-/* results: what a step leaves, as others read it: losses, reports, and states, which also go from layout to layout here. */
+/* results: what a step leaves, for other files to read: losses, reports, and states, which are also converted between layouts here. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,8 +7,8 @@
 
 struct Gathers {
     CommRequest **gather;    /* per state, prepared when first needed */
-    CommRequest **rearrange; /* the same */
-    int64_t *bytes;          /* per driven rank: sent for states and reports, not in steps */
+    CommRequest **rearrange; /* likewise */
+    int64_t *bytes;          /* per driven rank: sent for states and reports, outside of steps */
 };
 
 void results_begin(Executor *executor) {
@@ -139,7 +139,7 @@ static void copy_box(const TensorType *type, const Box *box, void *local, double
     }
 }
 
-/* The conversion of a state as it lies to a layout, prepared once: *request. It reaches memory that is taken later. Collective. */
+/* *request: the conversion of a state from its own layout to another, prepared once. Its target may be memory that is allocated later. Collective. */
 static bool state_request(Executor *executor, int state, const Layout *layout, CommRequest **request, Error *error) {
     Comm *comm = executor->comm;
     const State *of = &executor->plan->graph.states.at[state];
@@ -157,7 +157,7 @@ static bool state_request(Executor *executor, int state, const Layout *layout, C
     return comm_agree(comm, *request, error);
 }
 
-/* Runs one request on every driven rank: from its box of the state to `target`, the whole. Under MPI there is one. */
+/* Gathers a state by one request on every driven rank, from its box to `target`, the whole. Under comm/job there is one driven rank. */
 static bool gather_transfer(Executor *executor, int state, void *target, Error *error) {
     Comm *comm = executor->comm;
     Layout whole;

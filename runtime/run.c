@@ -1,5 +1,5 @@
-/* run: one run of prun, from the plan's file to the reports. A mistake that all ranks see is said once; what one rank alone cannot do ends
- * the job with its name. */
+/* run: one run of prun, from the plan's file to the reports. A mistake that all ranks see is printed once; a failure of one rank alone ends
+ * the job and names the rank. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,10 +32,10 @@ bool share_file(Run *run, const char **text, size_t *n, int64_t bytes, Error *er
     return comm->table->broadcast(comm, copy, bytes, error);
 }
 
-/* Rank 0 reads the files, all get their bytes. */
+/* Rank 0 reads the plan's files and sends their bytes to all. */
 static bool read_plan(Run *run, Error *error) {
     Comm *comm = run->comm;
-    const int fewer = fewer_find(run->options, comm->nranks); /* what rank 0's process finds is the plan */
+    const int fewer = fewer_find(run->options, comm->nranks); /* rank 0's process decides which plan */
     const char *path = fewer < 0 ? run->options->plan : run->options->fewer[fewer];
     size_t npath = strlen(path);
     PlanFiles files = {0};
@@ -46,13 +46,13 @@ static bool read_plan(Run *run, Error *error) {
     if (!share_file(run, &path, &npath, head[4], error) || !share_file(run, &files.text, &files.n, head[1], error))
         return run->agreed = false;
     if (head[2] && !share_file(run, &files.side, &files.nside, head[3], error)) return run->agreed = false;
-    run->training->text_hash = XXH64(files.text, files.n, 0); /* the text names the side file's checksum */
+    run->training->text_hash = XXH64(files.text, files.n, 0); /* the text contains the side file's checksum */
     run->path = path;
     run->directory = plan_folder(path, &run->arena);
     return comm_agree(comm, plan_read_files(&run->plan, &run->arena, path, &files, 0, error), error);
 }
 
-/* All ranks hold the same plan: what they read is one text and one net. */
+/* Whether all ranks have the same plan: the same text, and the same net. */
 static bool check_same(Run *run, Error *error) {
     Comm *comm = run->comm;
     const uint64_t own[2] = {run->training->text_hash, run->plan.net_hash};
@@ -67,7 +67,7 @@ static bool check_same(Run *run, Error *error) {
     return true;
 }
 
-/* A plan that nobody proved runs as any other, and it is said. */
+/* Prints a note on a plan that was not proved; it runs as any other. */
 static void note_certificate(const Run *run) {
     const char *path = run->path;
     if (run->comm->process != 0 || (run->plan.certificate && run->plan.certificate_bound)) return;
@@ -159,7 +159,7 @@ static int64_t timed_steps(const Run *run) {
     return fits && steps < MAX_TIMED ? steps : MAX_TIMED;
 }
 
-/* What process 0 looks at for all needs no name of a rank before it. */
+/* Agrees on what process 0 checks for all: its error needs no rank before it. */
 static bool told_by_first(Run *run, bool ok, Error *error) {
     Error own = *error;
     if (comm_agree(run->comm, ok, error)) return true;
@@ -172,7 +172,7 @@ static bool saves_checkpoints(const Run *run) {
     return settings->checkpoint_steps > 0 || settings->checkpoint_epochs;
 }
 
-/* Every process has read its own file of that name: copies of a state must be equal. */
+/* Every process has read its own file of that name: checks that copies of a state are equal. */
 static bool same_file(Run *run, const char *path, Error *error) {
     if (run->comm->nprocesses == 1) return true;
     const bool same = replicas_check(run, arena_printf(&run->arena, "%s is not the same file for all ranks", path), error);
@@ -180,7 +180,7 @@ static bool same_file(Run *run, const char *path, Error *error) {
     return same;
 }
 
-/* --load, --resume; and where checkpoints go. */
+/* Does --load and --resume, and decides where checkpoints go. */
 static bool restore(Run *run, Error *error) {
     const RunOptions *options = run->options;
     const Settings *settings = &run->plan.graph.settings;
@@ -218,7 +218,7 @@ static bool restore(Run *run, Error *error) {
     return told_by_first(run, ok, error);
 }
 
-/* Means and names of classes are known now, those of a file that was loaded before those that training has found. */
+/* Called when means and names of classes are known: those of a loaded file take precedence over those that training has found. */
 static bool know_data(Run *run, Error *error) {
     Executor *const executors[] = {run->executor, run->evaluation ? evaluation_executor(run->evaluation) : NULL};
     for (int i = 0; i < 2; i++)
@@ -253,7 +253,7 @@ static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
     run->on_nan = !on_nan ? run->plan.graph.settings.on_nan : strcmp(on_nan, on_nan_name[ON_NAN_GO]) == 0 ? ON_NAN_GO : ON_NAN_STOP;
     run->nthreads = threads_each(run->comm);
     if (!open_device(run, error)) return false;
-    /* In a captured step no operator can be waited for. */
+    /* In a captured step the process cannot wait for an operator. */
     const char *against = run->options->no_graph ? "--no-graph" : run->options->wait ? "--sync" : NULL;
     if (generates_only(run)) {
         run->generator = generator_create(run, error);
@@ -290,7 +290,7 @@ static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
 
 /* ---------------------------------------------------------------- training */
 
-/* `checkpoint every ..`: after the last step of an epoch, or every so many steps. */
+/* `checkpoint every ..`: whether one is due, after the last step of an epoch or every so many steps. */
 static bool checkpoint_is_due(const Run *run, const Position *at) {
     const Settings *settings = &run->plan.graph.settings;
     return (settings->checkpoint_epochs && at->step == executor_steps(run->executor)) ||
@@ -322,7 +322,7 @@ static bool save(Run *run, Error *error) {
                            run->on_nan == ON_NAN_STOP, &run->position, error);
 }
 
-/* The loss of an evaluation is not finite: the row of its data that makes it so, if one does. Said once. Collective. */
+/* When the loss of an evaluation is not finite: warns, once, of the row of its data that makes it so, if one does. Collective. */
 static bool warn_of_row(Run *run, Error *error) {
     Executor *executor = evaluation_executor(run->evaluation);
     Text text = {0};
@@ -337,7 +337,7 @@ static bool warn_of_row(Run *run, Error *error) {
     return ok;
 }
 
-/* All rows of the eval block's data, its line. What its communications send is no part of a step of training. */
+/* Evaluates all rows of the eval block's data and prints the line. What its communications send does not count for training steps. */
 static bool evaluate(Run *run, Error *error) {
     Comm *comm = run->comm;
     EvalResult result;
@@ -365,12 +365,12 @@ static bool evaluation_is_due(const Run *run, const Position *at) {
            (run->training->eval == EVAL_STEPS && at->global_step % run->training->eval_steps == 0);
 }
 
-/* Behind the last step; without any the parameters are evaluated as they are. */
+/* Whether it evaluates after the last step; without any step the parameters are evaluated as they are. */
 static bool evaluates_last(const Run *run) {
     return run->training->eval == EVAL_END || (run->plan.graph.settings.epochs == 0 && run->training->eval != EVAL_NEVER);
 }
 
-/* A run that ended between a checkpoint and the evaluation of its step left that to the run that goes on. */
+/* A run that ended between a checkpoint and the evaluation of its step left the evaluation to the run that resumes. */
 bool evaluates_again(const Run *run) {
     const Position *at = &run->position;
     if (!run->options->resume || !run->executor || at->global_step == 0) return false;
@@ -378,14 +378,14 @@ bool evaluates_again(const Run *run) {
     return evaluation_is_due(run, at) || (evaluates_last(run) && nothing_left);
 }
 
-/* Whether something is read when the step at this place is done. */
+/* Whether the step at this place must be finished because something is read after it. */
 static bool must_be_done(const Run *run, const Position *at) {
     const bool last = at->epoch == run->plan.graph.settings.epochs && at->step == executor_steps(run->executor);
     return last || run->training->verifier || run->options->check_replicas || log_wants_loss(run) || evaluation_is_due(run, at) ||
            checkpoint_is_due(run, at);
 }
 
-/* The loss of a step is not finite: where that came from, and what there is to go on from. All processes are here. */
+/* When the loss of a step is not finite: the error says where that came from, and what checkpoint there is. All processes are here. */
 static bool stop_at_bad(Run *run, Error *error) {
     const int64_t steps = executor_steps(run->executor), bad = run->training->stop.bad_step, later = run->position.global_step - bad;
     const int64_t at = (run->position.epoch - 1) * steps + run->position.step - 1 - later; /* over all epochs, from 0 */
@@ -408,23 +408,23 @@ static bool stop_at_bad(Run *run, Error *error) {
     return false;
 }
 
-/* Whether training goes on behind this step, as far as all processes know: run->training->stop. */
+/* Whether training goes on after this step, by what all processes know: run->training->stop. */
 static bool look_around(Run *run, Error *error) {
     const Position *at = &run->position;
     const bool stops = run->on_nan == ON_NAN_STOP,
                last = at->epoch == run->plan.graph.settings.epochs && at->step == executor_steps(run->executor);
-    /* In other modes a loss is the same on all ranks; a device's is not looked at everywhere at the same time. */
+    /* In other modes a loss is the same on all ranks; on devices ranks do not see it at the same step. */
     const bool alone = run->plan.graph.replicas > 0 || run->device.backend->queue;
     const bool now = stops && alone && (last || evaluation_is_due(run, at) || checkpoint_is_due(run, at));
     if (stop_look(&run->training->stop, run->comm, at->global_step, stops ? executor_bad_update(run->executor) : 0, alone, now, error))
         return true;
-    const int self = run->comm->first_driven;                                           /* it waited for the others in vain */
+    const int self = run->comm->first_driven;                                           /* this rank waited in vain */
     if (error->rank < 0 || error->rank == self) error_prefix(error, "rank %d, ", self); /* else the text begins with the rank */
     error_prefix(error, "in step %lld of epoch %lld: ", (long long)at->step, (long long)at->epoch);
     return run->agreed = false;
 }
 
-/* --report alone measures some of the steps; where they are captured those at the beginning, behind which they are captured without points in time. */
+/* --report alone measures some of the steps; where steps are captured, only those at the beginning, after which they are captured again without points in time. */
 static void choose_measured(Run *run, const Position *next) {
     Training *training = run->training;
     if (!training->lanes) return;
@@ -434,7 +434,7 @@ static void choose_measured(Run *run, const Position *next) {
     if (alone) executor_profile(run->executor, measured ? training->profile : NULL);
 }
 
-/* SIGUSR1: a checkpoint of the step that is done, if none of it is due. Collective. */
+/* SIGUSR1: saves a checkpoint of the step that is done, unless one is due anyway. Collective. */
 static bool checkpoint_asked(Run *run, Error *error) {
     const Position *at = &run->position;
     const char *path = checkpoint_path(&run->arena, run->training->checkpoints, at->global_step);
@@ -465,7 +465,7 @@ static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
     run->position = next;
     const int64_t number = run->nsteps++;
     if (!log_step(run, error) || !look_around(run, error)) return false;
-    if (number < MAX_TIMED) run->step_seconds[number] = now_seconds() - begin; /* with what rank 0 waits for others that share its core */
+    if (number < MAX_TIMED) run->step_seconds[number] = now_seconds() - begin; /* includes waiting for ranks that share its core */
     if (run->training->stop.bad_step > 0) return stop_at_bad(run, error);
     if (run->training->verifier && !verifier_after(run->training->verifier, epoch, step, error)) return false;
     char when[64];
@@ -476,7 +476,7 @@ static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
     return run->training->stop.signal || !evaluation_is_due(run, &next) || evaluate(run, error);
 }
 
-/* A signal has ended the training: what was done is saved, and the command said that goes on from there. Collective. */
+/* When a signal has ended the training: saves what was done, and prints the command that goes on from there. Collective. */
 static bool end_early(Run *run, Error *error) {
     const Position *at = &run->position;
     if (!executor_settle(run->executor, error)) return run->agreed = false;
@@ -500,12 +500,12 @@ static bool end_early(Run *run, Error *error) {
     return true;
 }
 
-/* All steps are done. */
+/* When all steps are done: evaluates, restores and saves as asked. */
 static bool end_whole(Run *run, Error *error) {
     return (!evaluates_last(run) || evaluate(run, error)) && best_restore(run, error) && save(run, error);
 }
 
-/* A state of one number, by its name. Collective; as it was where the plan has none of it. */
+/* Gathers a state of one number, by its name; *number is unchanged where the plan has none. Collective. */
 static bool gather_number(Run *run, const char *name, double *number, Error *error) {
     const Graph *graph = &run->plan.graph;
     for (int i = 0; i < graph->states.n; i++) {
@@ -517,7 +517,7 @@ static bool gather_number(Run *run, const char *name, double *number, Error *err
     return true;
 }
 
-/* precision = f16: each step that is left out halves the scale of the loss, so that it says whether all were, which is no training. */
+/* precision = f16: each skipped step halves the scale of the loss; warns if the scale shows that all steps were skipped. */
 static bool warn_of_skipped(Run *run, double before, Error *error) {
     double after = before;
     if (run->plan.graph.settings.precision != F16 || run->nsteps == 0) return true;
@@ -565,7 +565,7 @@ static bool train(Run *run, Error *error) {
     if (ok && run->options->check_replicas)
         text_printf(&text, "replicas: %lld comparisons of parts of states, all equal bit for bit\n", (long long)run->replicas_compared);
     if (ok && run->options->profile && run->comm->process == 0)
-        ok = profile_report(run->training->profile, &text, error) || (run->agreed = false); /* the others go on */
+        ok = profile_report(run->training->profile, &text, error) || (run->agreed = false); /* the others go on, so the job is aborted */
     if (ok && run->options->trace) ok = profile_write(run->training->profile, run->comm, run->options->trace, error);
     ok = ok && page_write(run, error) && report_parameters(run, &text, error);
     if (ok && run->comm->process == 0) say(run, &text);
@@ -614,7 +614,7 @@ static bool run_prepared(Run *run, Error *error) {
     return generates_only(run) ? generate_only(run, error) : evaluates_only(run) ? evaluate_only(run, error) : train(run, error);
 }
 
-/* Nothing was lost on the way: what this run needs is not there, or not as it must be. */
+/* Whether a restart would fail too: all ranks agree that something is missing or wrong, before the first step. */
 static bool fails_for_good(const Run *run, int code) {
     return code == EXIT_ENVIRONMENT && run->options->launch.nproc > 0 && run->comm && run->agreed && !run->comm->place->broken &&
            run->nsteps == 0;
@@ -626,10 +626,10 @@ int run(const RunOptions *options, int *argc, char ***argv) {
     Error error = {0};
     arena_init(&run.arena);
     plan_init(&run.plan, &run.arena);
-    signal(SIGPIPE, SIG_IGN); /* say */
+    signal(SIGPIPE, SIG_IGN); /* say reports it */
     bool ok = prepare(&run, argc, argv, &error) && run_prepared(&run, &error);
     int code = !ok ? error.code : training.stop.signal ? 128 + training.stop.signal : run.unheard ? EXIT_ENVIRONMENT : EXIT_DONE;
-    stop_close(&training.stop); /* a rank that fails with others waits for the launcher to end it */
+    stop_close(&training.stop); /* a rank that fails together with others waits for the launcher to end it */
     /* The others may be waiting for this rank in a communication. */
     if (!ok && run.comm && run.comm->nprocesses > 1 && (!run.agreed || run.comm->place->broken))
         run.comm->table->abort(run.comm, code, error.text);

@@ -1,20 +1,20 @@
 /* runtime: prun. Executes plans; knows nothing of the compiler.
  *
  *   main.c     the command line
- *   run.c      one run: loading, checks before training, the loop, the reports; outputs.c: that nothing is written over what is read
+ *   run.c      one run: loading, checks before training, the loop, the reports; outputs.c: checks that no output overwrites an input
  *   print.c    losses and parameters as people read them
  *   load.c     a plan's role resolved into buffers, kernel calls and requests, once
  *   fit.c      whether the operands of its steps fit together
  *   fuse.c     fused steps, and calls that a device takes together
- *   best.c     which evaluation is the best, and when there is none for too long; training.h: what goes with training
+ *   best.c     which evaluation is the best, and early stopping; training.h: what only runs that train have
  *   evaluate.c the program eval: metrics over all rows, predictions
- *   generate.c the programs generate and prompt: text; prompts.c: what it begins with
+ *   generate.c the programs generate and prompt: text; prompts.c: prompts and tokens
  *   resources.c  where it runs: processes, memory, the device
  *   launch.c   --nproc: ranks as processes of this prun; fewer.c: plans for fewer of them
  *   plot.c     --plot: pictures of what metrics.c has written
  *   results.c  what a step leaves: losses, reports, states
- *   lengths.c  programs for shorter texts: which of them does a step
- *   exec.c     one cursor a rank over the steps of its role; kernels, transfers, waits
+ *   lengths.c  programs for shorter texts: chooses one for each step
+ *   exec.c     one cursor per rank over the steps of its role; kernels, transfers, waits
  *   checkpoint.c, index.c, checksum.c, slices.c, tensors.c  states in files, and back; export.c: --export
  *   state.c    initial values, by global index; npy.c: files
  *   data/      inputs: generators, files, the order of rows
@@ -29,7 +29,7 @@
  *   nest.c     loops over several tensors at once, parts.c: where parts of tensors begin, product.c: contractions as matrix products; for kernels
  *   cpu/       the CPU backend: a kernel per operator
  *   cuda/      the CUDA backend, a module: prun_cuda.so
- *   comm/      communicators: local (all ranks in one process) and mpi
+ *   comm/      communicators: local (all ranks in one process) and job (one rank per process, by MPI or TCP)
  *
  * This header: what run.c, resources.c, outputs.c, replicas.c, report.c and log.c share. */
 #pragma once
@@ -49,8 +49,8 @@ typedef struct Run {
     Plan plan;
     const char *path, *directory; /* of the plan's file: options->plan, or one for fewer ranks (fewer.h) */
     Position position;            /* where training stands */
-    int64_t epoch_steps;          /* of the epoch that it counts in: a step that ends one says so; 0: no training stands anywhere */
-    struct Room *room;            /* resources.c: memory that tensors take; NULL before open_device */
+    int64_t epoch_steps;          /* steps of position's epoch: tells which step ends it; 0: no training has a position */
+    struct Room *room;            /* resources.c: the memory that tensors need; NULL before open_device */
     int nthreads;
     Device device;                 /* that the programs run on */
     Executor *executor;            /* of the program train; NULL: evaluates only */
@@ -59,20 +59,20 @@ typedef struct Run {
     RunLog *log;
     Training *training;
     int64_t replicas_compared; /* --check-replicas */
-    double *losses;            /* gathered: nranks times the most slices */
+    double *losses;            /* gathered: nranks * executor_most_slices */
     double *step_seconds;
     int64_t nsteps;    /* done by this run */
     OnNan on_nan;      /* --on-nan, or what the plan says */
-    int64_t seen_step; /* the last whose loss was looked at, and is finite */
+    int64_t seen_step; /* the last step whose loss was seen and is finite */
     bool unheard;      /* something could not be printed */
-    bool agreed;       /* all ranks know of the failure: they end in order; else the job is aborted */
+    bool agreed;       /* all ranks know of the failure: they end normally; else the job is aborted */
 } Run;
 
-bool evaluates_again(const Run *run); /* at the step that it resumes from */
+bool evaluates_again(const Run *run); /* whether it evaluates at the step that it resumes from */
 /* The state that a --print names, "w" or "w:full"; -1: none. */
 int find_print(const Graph *graph, const char *print, bool *full);
-Executor *state_holder(const Run *run); /* whose states are the run's */
-/* What rank 0 has read, so many bytes, for all: in the arena. Collective. */
+Executor *state_holder(const Run *run); /* the executor whose states are the run's */
+/* Sends a text of `bytes` bytes that rank 0 has read to all: in the arena. Collective. */
 bool share_file(Run *run, const char **text, size_t *n, int64_t bytes, Error *error);
 
 static inline bool evaluates_only(const Run *run) {
@@ -87,18 +87,18 @@ static inline bool generates_only(const Run *run) {
 /* The cores of the node divided among its processes, at least one thread each. A process that drives all ranks runs them in turn, each on
  * all cores. */
 int threads_each(const Comm *comm);
-/* The device that this process's ranks run on, and the communicator over its memory, which takes run->comm's place. Not before there is known to be memory
- * enough. Collective. */
+/* Opens the device that this process's ranks run on, once there is known to be enough memory, and the communicator over its memory, which replaces
+ * run->comm. Collective. */
 bool open_device(Run *run, Error *error);
-/* Before they are read: whether there is memory for rows that have to be held beside the tensors. How many there are the files say, once they are open. */
+/* Before rows are read: whether there is memory for those that must be held in addition to the tensors. Their number is known once the files are open. */
 bool check_held(const Run *run, Error *error);
 
 /* ---------------------------------------------------------------- outputs.c */
 
-/* Whether no file that options name is written over one that is read, or over another: EXIT_USAGE. */
+/* Whether no output file that options name would overwrite an input file or another output; if not, EXIT_USAGE. */
 bool check_outputs(Run *run, Error *error);
-const char *plan_folder(const char *path, Arena *arena); /* of the plan's file: from where what it names is looked for */
-bool check_export(const RunOptions *options, const Plan *plan, Arena *arena, Error *error); /* the same of --export */
+const char *plan_folder(const char *path, Arena *arena); /* the folder of the plan's file, in which files that it names are looked for */
+bool check_export(const RunOptions *options, const Plan *plan, Arena *arena, Error *error); /* the same for --export */
 
 /* ---------------------------------------------------------------- replicas.c */
 
@@ -107,10 +107,10 @@ bool replicas_check(Run *run, const char *when, Error *error);
 
 /* ---------------------------------------------------------------- report.c */
 
-/* To stdout, at once. Where that cannot be written training goes on, with a message, and Run.unheard is set. */
+/* Prints to stdout at once. If that fails, training goes on, with a message, and Run.unheard is set. */
 void say(Run *run, const Text *text);
-bool report_ranks(Run *run, Error *error); /* -v: one line a rank. Collective */
+bool report_ranks(Run *run, Error *error); /* -v: one line per rank. Collective */
 void report_time(const Run *run, Text *text);
-bool report_bytes(Run *run, Text *text, Error *error);      /* what communicators counted, against the plan. Collective */
-bool report_read(Run *run, Text *text, Error *error);       /* -v: what processes read of files of rows. Collective */
+bool report_bytes(Run *run, Text *text, Error *error);      /* bytes that communicators counted, compared with the plan. Collective */
+bool report_read(Run *run, Text *text, Error *error);       /* -v: bytes that processes read from files of rows. Collective */
 bool report_parameters(Run *run, Text *text, Error *error); /* --print. Collective */

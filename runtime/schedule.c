@@ -1,9 +1,9 @@
-/* schedule: what the learning rate is multiplied by, update by update. */
+/* schedule: see schedule.h. */
 #include "runtime/schedule.h"
 
 #include <math.h>
 
-static const double default_timescale = 10000; /* Transformers', of an inverse square root without a warmup */
+static const double default_timescale = 10000; /* Transformers' default for an inverse square root without a warmup */
 
 /* How often a learning rate has been multiplied by gamma. */
 static int64_t steps_taken(const Schedule *schedule, int64_t units) {
@@ -18,7 +18,7 @@ double schedule_rate(const Schedule *schedule, int64_t update, int64_t epoch, in
     const int64_t done = update - 1, warmup = schedule->warmup, total = epoch * epochs;
     if (done < warmup) return (double)done / (double)warmup;
     const int64_t left = total > done ? total - done : 0;
-    const double share = total > warmup ? (double)left / (double)(total - warmup) : 0; /* rounded as Transformers' schedules are */
+    const double share = total > warmup ? (double)left / (double)(total - warmup) : 0; /* rounds as Transformers' schedules do */
     const double end = schedule->end;
     switch (schedule->kind) {
     case SCHEDULE_LINEAR:

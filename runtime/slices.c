@@ -18,7 +18,7 @@ typedef struct Slice {
 
 typedef struct SliceSet {
     int nranks;
-    TensorFile *file; /* of each rank; but for one they are closed, so that any number of ranks can be read */
+    TensorFile *file; /* of each rank; all but one are closed, so that any number of ranks can be read */
     Checksums *sums;
     int open;          /* the rank whose file is open, -1: none */
     VEC(Slice) slices; /* those of tensor t begin at first[t] */
@@ -74,7 +74,7 @@ static bool damaged(const char *path, const char *what, Error *error) {
     return error_set(error, EXIT_ENVIRONMENT, "%s: damaged: %s", path, what);
 }
 
-/* A number that is not negative, and where it ends. */
+/* Reads a number that is not negative and advances *at behind it. */
 static bool read_number(const char **at, int64_t *value) {
     char *end;
     if (**at < '0' || **at > '9') return false;
@@ -92,7 +92,7 @@ static bool read_shape(const char *text, Shape *shape) {
     return shape_count(shape, &elements);
 }
 
-/* A box that lies in the shape. */
+/* Reads a box; false where it is none that lies in the shape. */
 static bool read_box(const char *text, const Shape *shape, Box *box) {
     *box = (Box){0};
     for (; *text; text += *text == ' ') {
@@ -159,7 +159,7 @@ static bool open_ranks(SliceSet *set, const TensorFile *index, Arena *arena, Err
     return ok;
 }
 
-/* The slices of a tensor, each once; true where together they are the whole. Boxes of one layout are equal or have nothing in common. */
+/* Finds the slices of a tensor, each once; true where together they are the whole. Boxes of one layout are equal or disjoint. */
 static bool find_slices(SliceSet *set, TensorFile *index, Arena *arena, const char *name, const char *words) {
     StoredTensor tensor = {.name = name, .begin = -1};
     const int first = set->slices.n;
@@ -168,7 +168,7 @@ static bool find_slices(SliceSet *set, TensorFile *index, Arena *arena, const ch
     for (int k = 0; k < set->nranks; k++) {
         const TensorFile *file = &set->file[k];
         Slice slice = {.rank = k, .stored = tensors_find(file, name)};
-        if (slice.stored < 0 || slice.stored == set->sums[k].tensor) continue; /* nothing of it is this rank's */
+        if (slice.stored < 0 || slice.stored == set->sums[k].tensor) continue; /* this rank has no part of it */
         const char *said = tensors_metadata(file, arena_printf(arena, "%s%s", box_key, name));
         const StoredTensor *stored = &file->tensors.at[slice.stored];
         if (!said || !read_box(said, &tensor.shape, &slice.box)) return false;
@@ -225,7 +225,7 @@ void slices_close(TensorFile *file) {
 
 /* ---------------------------------------------------------------- elements */
 
-/* What a slice has of a box, to its place among the box's elements. */
+/* Reads the part of a box that a slice has to its place among the box's elements. */
 static bool read_part(SliceSet *set, const Slice *slice, const Box *box, DType dtype, void *to, Error *error) {
     Box part;
     if (!box_intersect(&slice->box, box, &part)) return true;

@@ -1,4 +1,4 @@
-/* state: initial values. Element i (its row-major position in the whole tensor) of a random one is computed from (seed, name, i) alone, by
+/* state: initial values. Element i (its row-major position in the whole tensor) of a random state is computed from (seed, name, i) alone, by
  * the generator of data/random.c, which makes two elements at a time: 2p and 2p + 1. */
 #include <string.h>
 
@@ -39,7 +39,7 @@ static void fill_random(Fill *fill, uint64_t first, int64_t n) {
     fill->to += n * dtype_bytes[fill->dtype];
 }
 
-/* Elements [first, first + n) of the whole tensor. */
+/* Fills elements [first, first + n) of the whole tensor. */
 static void fill_run(Fill *fill, int64_t first, int64_t n) {
     switch (fill->init->kind) {
     case INIT_ZEROS:
@@ -72,7 +72,7 @@ static const char *kind_of(const State *state) {
     return state_is_const(state) ? "const" : "parameter";
 }
 
-/* Numbers that a state of this type does not hold as they are: a real one rounds, any other has to fit. */
+/* Whether a state of this type can hold the number: a real type rounds it, any other must hold it exactly. */
 static bool fits_type(double value, DType dtype) {
     switch (dtype) {
     case F32:
@@ -92,7 +92,7 @@ static bool fits_type(double value, DType dtype) {
     return false;
 }
 
-/* What is itself an index means something in a range alone. */
+/* The range that a state's values must lie in, where they are used as indices. */
 static IndexRange range_of(const Graph *graph, const State *state) {
     if (state->type.dtype == I32 || state->type.dtype == I64)
         for (int n = 0; n < graph->nodes.n; n++)

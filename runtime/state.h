@@ -1,4 +1,4 @@
-/* state: what states begin with, and .npy files. */
+/* state: initial values of states, and .npy files. */
 #pragma once
 #include "ir/graph.h"
 

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A meeting takes some 10 microseconds to a millisecond, and mpirun kills a process one second after its SIGTERM. */
+/* A meeting takes about 10 microseconds to a millisecond, and mpirun kills a process one second after its SIGTERM. */
 static const double MEETING_S = 0.1;
 enum { MOST_STRIDE = 0xffff, GROWTH = 4 };
 
@@ -17,7 +17,7 @@ enum { MOST_STRIDE = 0xffff, GROWTH = 4 };
 
 static const int signals[NSTOP_SIGNALS] = {SIGINT, SIGTERM, SIGUSR2, SIGUSR1};
 
-/* All that a handler can reach: file-level for that reason alone. */
+/* A signal handler can only reach file-level variables: these are so for that reason alone. */
 static atomic_int caught;                     /* the first signal that ends the training, 0: none */
 static atomic_bool asked;                     /* for a checkpoint that is not written yet */
 static atomic_llong caught_ms[NSTOP_SIGNALS]; /* when each came first, 0: not yet */
@@ -28,7 +28,7 @@ static long long now_ms(void) {
     return now.tv_sec * 1000LL + now.tv_nsec / 1000000 + 1;
 }
 
-/* timeout(1) and shells send a signal to a process and to its group: what comes twice at once is one. */
+/* timeout(1) and shells send a signal to a process and to its group: two that come at once count as one. */
 static void note_signal(int number) {
     enum { APART_MS = 500 };
     if (number == SIGUSR1) {
@@ -47,8 +47,8 @@ static void note_signal(int number) {
     errno = kept;
 }
 
-/* oneDNN's products keep what they need below the stack pointer, farther down than a handler leaves untouched: a handler that ran on the same stack would write over it. Threads that compute beside this one
- * (pool.c) take no signals. */
+/* oneDNN's products keep data below the stack pointer, farther down than a handler leaves untouched: a handler on the same stack would overwrite it. The threads of pool.c, which compute beside this one,
+ * take no signals. */
 static void take_own_stack(void) {
     static char room[1 << 16];
     const stack_t stack = {.ss_sp = room, .ss_size = sizeof room};
@@ -82,7 +82,7 @@ const char *stop_signal_name(int number) {
 
 /* ---------------------------------------------------------------- meetings */
 
-/* A word: whether a checkpoint is asked for, signal, steps until the next meeting as this process would have it, global step that is bad. */
+/* A word: whether a checkpoint is asked for, signal, steps until the next meeting as this process proposes, global step that is bad. */
 enum { STEP_BITS = 40, STRIDE_BITS = 16, SIGNAL_BITS = 7 };
 
 static int64_t wanted_stride(const Stop *stop, int64_t global_step) {
@@ -124,7 +124,7 @@ bool stop_look(Stop *stop, Comm *comm, int64_t global_step, int64_t bad_step, bo
         stop->checkpoint = atomic_exchange(&asked, false);
     }
     if (comm->nprocesses == 1 || !alone) stop->bad_step = bad_step;
-    if (comm->nprocesses == 1 || stop->bad_step > 0) return true; /* all know it and leave here */
+    if (comm->nprocesses == 1 || stop->bad_step > 0) return true; /* all processes know it and return here */
     return (!now && global_step < stop->next) || meet(stop, comm, global_step, bad_step, error);
 }
 
@@ -146,7 +146,7 @@ static void put_word(Text *text, const char *word) {
     text_printf(text, "'");
 }
 
-/* Whether a word is this option, as getopt_long takes it: shortened, or with its value behind '='. */
+/* Whether a word is this option, as getopt_long takes it: abbreviated, or with its value after '='. */
 static bool is_option(const char *word, const char *name) {
     const size_t n = strncmp(word, "--", 2) == 0 ? strcspn(word + 2, "=") : 0;
     return n > 0 && strncmp(word + 2, name, n) == 0;
@@ -154,7 +154,7 @@ static bool is_option(const char *word, const char *name) {
 
 void stop_command(Text *text, const Comm *comm, int argc, char *const *argv) {
     static const char *const beginnings[] = {"resume", "load", "rename", "transpose", "fresh"}; /* what it began with, each with a value */
-    bool starts = false;                                                                        /* the ranks itself */
+    bool starts = false;                                                                        /* prun starts the ranks itself */
     for (int i = 1; i < argc; i++)
         starts = starts || is_option(argv[i], "nproc");
     if (comm->nprocesses > 1 && !starts) text_printf(text, " mpirun -n %d", comm->nprocesses);

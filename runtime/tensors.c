@@ -56,17 +56,17 @@ static bool host_is_little_endian(void) {
     return low == 1;
 }
 
-/* One element of `size` bytes between memory and file. */
+/* Copies one element of `size` bytes between memory and file. */
 static void in_order(unsigned char *to, const unsigned char *from, int size) {
     const bool little = host_is_little_endian();
     for (int b = 0; b < size; b++)
         to[b] = from[little ? b : size - 1 - b];
 }
 
-/* Elements in memory from or to their bytes in the file: little-endian on any machine. */
+/* Convert elements in memory from or to their bytes in the file, which are little-endian on any machine. */
 static void from_little_endian(const unsigned char *bytes, DType stored, DType dtype, int64_t n, void *to) {
     int size = dtype_bytes[stored];
-    if (host_is_little_endian() && stored == dtype && stored != BOOL) { /* of which any byte but 0 is true */
+    if (host_is_little_endian() && stored == dtype && stored != BOOL) { /* any BOOL byte but 0 is true */
         memcpy(to, bytes, (size_t)(n * size));
         return;
     }
@@ -105,7 +105,7 @@ static bool read_shape(const cJSON *item, Shape *shape) {
     return true;
 }
 
-/* One entry of the header; *known false: of a type that is left out. */
+/* Reads one entry of the header; *known false: its type is unknown, and it is left out. */
 static bool read_tensor(const TensorFile *file, const cJSON *item, int64_t data, StoredTensor *tensor, bool *known, Error *error) {
     const cJSON *type = cJSON_GetObjectItemCaseSensitive(item, "dtype"), *offsets = cJSON_GetObjectItemCaseSensitive(item, "data_offsets");
     int64_t begin, end, count, bytes;
@@ -215,7 +215,7 @@ bool tensors_open(TensorFile *file, Arena *arena, const char *path, Error *error
     *file = (TensorFile){.path = path, .fd = -1};
     if (is_index(path)) return index_open(file, arena, error);
     struct stat status;
-    file->fd = open(path, O_RDONLY | O_NONBLOCK); /* of a pipe too: what is none is refused below */
+    file->fd = open(path, O_RDONLY | O_NONBLOCK); /* does not block on a pipe: what is no file is refused below */
     if (file->fd < 0 || fstat(file->fd, &status) != 0) return fail_errno(file, error, "cannot be opened");
     file->bytes = status.st_size;
     unsigned char length[LENGTH_BYTES];
@@ -324,7 +324,7 @@ void tensors_close(TensorFile *file) {
 
 enum { CHUNK_ELEMENTS = 8192 };
 
-/* hash: NULL, or one that takes the bytes in. */
+/* hash: NULL, or is updated with the bytes. */
 static bool write_run(const TensorFile *file, const StoredTensor *tensor, int64_t first, int64_t n, const char *from, XXH64_state_t *hash,
                       Error *error) {
     unsigned char bytes[CHUNK_ELEMENTS * 8];
@@ -338,7 +338,7 @@ static bool write_run(const TensorFile *file, const StoredTensor *tensor, int64_
     return true;
 }
 
-/* Runs that are small, as columns of a matrix are, come out of what one read brings: far fewer calls, for some bytes more. */
+/* Small runs, as columns of a matrix, are taken from one larger read: far fewer calls, for some more bytes. */
 bool tensors_read(const TensorFile *file, int tensor, const Box *box, DType dtype, void *to, Error *error) {
     const StoredTensor *stored = &file->tensors.at[tensor];
     if (stored->dtype != dtype && !(dtype_is_float(stored->dtype) && dtype_is_float(dtype)))

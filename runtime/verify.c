@@ -1,12 +1,12 @@
-/* verify: the plan of the same net for one rank, run in lock step with the run that it checks. The reference begins every step from the
+/* verify: runs the plan of the same net for one rank in lock step with the run that it checks. This reference begins every step from the
  * run's own states, so that differences are those of one step.
  *
  * How much may they differ? Sums are added in another order, which is an error of about one rounding of each operand. So the reference takes
  * every step a second time with each element of its states, its inputs, constants that are added up and every kernel's result moved by up to eight roundings (one could
- * vanish in the next rounding, or cancel), and an eighth of what that changes in a tensor, its largest element difference, measures how much
+ * vanish in the next rounding, or cancel). An eighth of the largest change that this makes to an element of a tensor measures how much
  * the tensor depends on roundings. Tolerance of a tensor = (8 + sqrt(longest sum of the net)) * (that + epsilon * its largest element). Where a value crosses a kink
- * (relu at 0) within rounding, a gradient changes by far more: of a few million values one does so in some steps, in the run or among those that are moved. So
- * where a difference exceeds the tolerance, the reference takes the step again, moved otherwise, a few times, and what changes the most counts. */
+ * (relu at 0) within rounding, a gradient changes by far more: of a few million values one does so in some steps, in the run or among the moved ones. So
+ * where a difference exceeds the tolerance, the reference repeats the step a few times, moved differently, and the largest change counts. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ struct Verifier {
     const Plan *plan;   /* of the run */
     Executor *executor; /* the run */
     Comm *comm;
-    bool leads; /* the process of rank 0: the reference is here */
+    bool leads; /* this is rank 0's process, which has the reference */
     const char *path;
     Arena arena;
     Plan reference_plan;
@@ -40,7 +40,7 @@ struct Verifier {
 
 enum { MAX_PLAN_BYTES = 1 << 30, ROUNDINGS = 8, MORE_TRIES = 12 };
 
-/* The most points that an operator adds up for one element of its result. */
+/* The most terms that an operator adds up for one element of its result. */
 static double longest_sum(const Graph *graph) {
     double longest = 1;
     for (int i = 0; i < graph->nodes.n; i++) {
@@ -66,7 +66,7 @@ static bool match_states(Verifier *verifier, Error *error) {
     return true;
 }
 
-/* Why it is none of the same net: batches in parts, which a search may have taken for memory, are another one. */
+/* The error that the reference is not of the same net: a net with batches in parts, which a search may choose to save memory, is another one. */
 static bool other_net(const Verifier *verifier, Error *error) {
     const Plan *plan = verifier->plan, *reference = &verifier->reference_plan;
     const int64_t batches = settings_batches(&plan->graph.settings), others = settings_batches(&reference->graph.settings);
@@ -149,7 +149,7 @@ bool verifier_before(Verifier *verifier, Error *error) {
 
 /* ---------------------------------------------------------------- the reference's step */
 
-/* By how much numbers are moved: by at most so many roundings, otherwise for each seed. */
+/* By how much numbers are moved: by at most so many roundings, differently for each seed. */
 typedef struct Shift {
     double roundings;
     uint64_t seed;
@@ -177,7 +177,7 @@ static bool set_reference(Verifier *verifier, Shift move, Arena *arena, Error *e
     return true;
 }
 
-/* Takes the step from the run's states before it, each element of all that takes part moved. */
+/* The reference takes the step from the run's states before it, with each element of all tensors in it moved. */
 static bool reference_step(Verifier *verifier, int64_t epoch, int64_t step, Shift move, Arena *arena, Outcome *outcome, Error *error) {
     const Graph *graph = &verifier->plan->graph;
     if (!set_reference(verifier, move, arena, error)) return false;
@@ -197,7 +197,7 @@ static bool reference_step(Verifier *verifier, int64_t epoch, int64_t step, Shif
 
 /* ---------------------------------------------------------------- comparing */
 
-/* The largest difference that moving made. */
+/* The largest difference that moving made to an element. */
 static double largest_change(const double *moved, const double *exact, int64_t n) {
     double change = 0;
     for (int64_t i = 0; i < n; i++)
@@ -205,7 +205,7 @@ static double largest_change(const double *moved, const double *exact, int64_t n
     return change;
 }
 
-/* A tensor of the run against the reference's; change: largest_change of it. Both nan is equal. */
+/* Compares a tensor of the run with the reference's; change: its largest_change. Two nans are equal. */
 static bool compare(Verifier *verifier, const char *name, const TensorType *type, const double *mine, const double *theirs, double change,
                     int64_t n, int64_t epoch, int64_t step, Error *error) {
     double largest = 0;
@@ -236,7 +236,7 @@ static bool compare(Verifier *verifier, const char *name, const TensorType *type
     return true;
 }
 
-/* The losses of the whole hidden dimension: one number a slice (global modes: one). */
+/* Gathers the losses of the whole hidden dimension: one number per slice (global modes: one). */
 static bool gather_losses(Verifier *verifier, int nlosses, double *losses, Arena *arena, Error *error) {
     int most = executor_most_slices(verifier->executor), nranks = verifier->comm->nranks, first;
     double *all = arena_alloc(arena, (size_t)most * (size_t)nranks * sizeof *all);
@@ -247,14 +247,14 @@ static bool gather_losses(Verifier *verifier, int nlosses, double *losses, Arena
     return true;
 }
 
-/* change: of the losses, then of each state; the largest that any try made. */
+/* change: the largest that any try made, of the losses, then of each state. */
 static bool compare_outcome(Verifier *verifier, int64_t epoch, int64_t step, double *const *states, const double *losses,
                             const Outcome *exact, const double *change, Error *error) {
     const Graph *graph = &verifier->plan->graph;
     if (exact->nlosses > 0 && !compare(verifier, "loss", &graph->values.at[graph->loss].type, losses, exact->losses, change[0],
                                        exact->nlosses, epoch, step, error))
         return false;
-    for (int i = 0; i < exact->nlosses; i++) /* nan = 0 * inf: which gradients are, kernels decide that leave products with 0 out */
+    for (int i = 0; i < exact->nlosses; i++) /* nan = 0 * inf: kernels that skip products with 0 decide which gradients are nan */
         if (!isfinite(exact->losses[i])) return true;
     for (int i = 0; i < graph->states.n; i++) {
         const TensorType *type = &graph->states.at[i].type;
@@ -298,11 +298,11 @@ static bool compare_step(Verifier *verifier, int64_t epoch, int64_t step, double
     return true;
 }
 
-/* All learn what was found. */
+/* Tells all processes what was found. */
 static bool tell(Verifier *verifier, bool ok, Error *error) {
     const Error own = *error;
     if (comm_agree(verifier->comm, ok, error)) return true;
-    if (!ok && own.code == EXIT_MISMATCH) *error = own; /* found by rank 0 for all: it is not rank 0 that failed */
+    if (!ok && own.code == EXIT_MISMATCH) *error = own; /* found by rank 0 for all: rank 0 itself has not failed */
     return false;
 }
 

@@ -1,4 +1,4 @@
-/* verify: --verify: a one-rank plan of the same net beside the run. */
+/* verify: --verify, runs a one-rank plan of the same net beside the run and compares them. */
 #pragma once
 #include "runtime/executor.h"
 
@@ -14,5 +14,5 @@ bool verifier_after(Verifier *verifier, int64_t epoch, int64_t step, Error *erro
 /* After an evaluation of the run: the reference evaluates too, over the run's states. Collective; fails as verifier_after does. */
 struct EvalResult;
 bool verifier_evaluation(Verifier *verifier, const struct EvalResult *mine, int64_t epoch, int64_t step, Error *error);
-/* One line: what was compared, and the largest difference as a share of its tolerance. */
+/* Appends one line: what was compared, and the largest difference as a fraction of its tolerance. */
 void verifier_report(const Verifier *verifier, Text *text);

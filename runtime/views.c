@@ -7,7 +7,7 @@ View view_of(const Operand *operand) {
     return (View){.data = operand->data, .dtype = operand->dtype, .at = strided_of(&operand->local)};
 }
 
-/* The elements of a box that begins at these indices. */
+/* Reduces the view to a box that begins at these indices. */
 static void view_cut(View *view, const int64_t *begin, const Shape *shape) {
     for (int d = 0; d < shape->ndim; d++)
         view->data += begin[d] * view->at.stride[d] * dtype_bytes[view->dtype];

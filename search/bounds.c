@@ -1,4 +1,4 @@
-/* bounds: choices with which every solution costs too much, by what all else costs at the least. */
+/* bounds: removes choices with which every solution costs too much, judged by the least that all else costs. */
 #include "search/solve.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@ static double least_of(const double *at, int n) {
     return least;
 }
 
-/* What all spots and links cost at the least, each alone. */
+/* The sum of the least costs of all spots and links, each by itself. */
 static double core_least(const Core *core) {
     double sum = core->constant;
     for (int v = 0; v < core->n; v++) {
@@ -23,7 +23,7 @@ static double core_least(const Core *core) {
     return sum;
 }
 
-/* Leaves the choices of a spot that, with its links, cost no more than so much beyond what it and they cost at the least, each alone. */
+/* Keeps the choices of a spot with which it and its links cost at most `room` more than the sum of their least costs. */
 static void spot_drop(Core *core, int v, double room, int *kept) {
     const Spot *spot = &core->spot[v];
     double least = least_of(spot->cost->at, spot->n);
@@ -47,7 +47,7 @@ void core_drop(Core *core, double most) {
     Arena scratch;
     int widest = 1;
     const double room = most - core_least(core);
-    if (!(room > 0)) { /* not a number: of infinite costs */
+    if (!(room > 0)) { /* or NaN, where costs are infinite */
         core->impossible = true;
         return;
     }

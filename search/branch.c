@@ -1,5 +1,5 @@
-/* branch: the search for the best choices of a core. What is left after each step is a smaller core of its own: without the choices that the bound excludes, with only
- * the most likely ones (a dive, which finds good solutions), or with one spot's choice taken (which ends). */
+/* branch: searches for the best choices of a core. Each step leaves a smaller core, which is searched in turn: without the choices that the bound excludes, with only
+ * the most likely ones (a dive, which finds good solutions), or with the choice of one spot made (so that the search ends). */
 #include "search/solve.h"
 
 #include <math.h>
@@ -7,14 +7,14 @@
 #include <string.h>
 
 enum {
-    MOST_ENTRIES = 1 << 24, /* that it may look at, and hold in memory, at all */
+    MOST_ENTRIES = 1 << 24, /* of tables that elimination may look at, and hold in memory */
     WINDOW = 16,            /* passes after which the bound must be better */
     WINDOW_PRICES = 64,     /* the same, while prices move */
-    LATE_WORK = 1 << 26,    /* of a bound where all else of the work is done */
+    LATE_WORK = 1 << 26,    /* for a bound when all other work is used up */
 };
 #define ROUNDING 1e-12
 
-/* What costs as much is not looked for. */
+/* The cost from which on solutions are not looked for. */
 static double cutoff(const Search *s) {
     if (s->found && s->any) return -INFINITY;
     const double most = s->problem->most > 0 ? s->problem->most : INFINITY;
@@ -72,7 +72,7 @@ static void stage_init(Stage *stage, Search *s, Core *core) {
     stage->keep = arena_alloc(&stage->arena, (size_t)core->n * sizeof *stage->keep);
 }
 
-/* All that is left at once, where that looks at no more than a part of the entries that may be looked at. */
+/* Eliminates all that is left, if it holds no bytes and that looks at no more than 1 / part of the entries allowed. False: not done. */
 static bool stage_eliminate(Stage *stage, int64_t work_end, int part) {
     Search *s = stage->s;
     int64_t most = (work_end - s->work) / part;
@@ -84,7 +84,7 @@ static bool stage_eliminate(Stage *stage, int64_t work_end, int part) {
     return true;
 }
 
-/* Passes until the bound gains little more; true: it excludes everything. */
+/* Runs passes of the dual until the bound gains little more. True: it excludes everything. */
 static bool stage_bound(Stage *stage, const Dual *warm, int64_t work_end) {
     Search *s = stage->s;
     Dual *dual = stage->dual = dual_create(stage->core, &stage->arena);
@@ -109,7 +109,7 @@ static bool stage_bound(Stage *stage, const Dual *warm, int64_t work_end) {
     return dual->bound >= cutoff(s);
 }
 
-/* Keeps the choices with at most so much regret, and the least of each spot; how many. */
+/* Keeps the choices with at most so much regret, and the one with the least of each spot. Returns how many. */
 static int64_t stage_keep(Stage *stage, double most) {
     int64_t kept = 0;
     for (int i = 0; i < stage->n; i++) {
@@ -137,7 +137,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Solutions among the most likely choices: fewer of them first, since those are quickly found to be none. */
+/* Looks for solutions among the most likely choices, first among few: that there are none is found quickly then. */
 static void stage_dive(Stage *stage, int64_t work_end, SearchMode mode) {
     static const double share[] = {0.3, 0.6, 0.85};
     Search *s = stage->s;
@@ -154,7 +154,7 @@ static void stage_dive(Stage *stage, int64_t work_end, SearchMode mode) {
     }
 }
 
-/* Marks the spots of links that cost infinity, and those that hold bytes at times over the room; how many. */
+/* Marks the spots of links that cost infinity, and those that hold bytes at times over the room. Returns how many. */
 static int stage_conflicts(const Stage *stage, const int *choice, int *depth, Arena *arena) {
     const Core *core = stage->core;
     int n = 0;
@@ -174,7 +174,7 @@ static int stage_conflicts(const Stage *stage, const int *choice, int *depth, Ar
     return n;
 }
 
-/* The choices of the dual's last pass with what does not fit mended: around it all choices are open, farther off none; ever wider. */
+/* Repairs what does not fit in the choices of the dual's last pass: around it all choices are open, farther off none; ever wider. */
 static void stage_repair(Stage *stage, int64_t work_end) {
     enum { HUB = 50 };
     Search *s = stage->s;
@@ -213,7 +213,7 @@ static void stage_repair(Stage *stage, int64_t work_end) {
     }
 }
 
-/* A solution by prices, and those between it and the cheaper one that does not fit: each spot chooses as in one of the two. */
+/* Finds a solution by prices, and searches between it and the cheaper one that does not fit: each spot chooses as in one of the two. */
 static void stage_priced(Stage *stage, int64_t work_end) {
     Search *s = stage->s;
     size_t n = (size_t)s->problem->variables.n;
@@ -261,7 +261,7 @@ static bool stage_branch(Stage *stage, int64_t work_end, SearchMode mode) {
         for (int c = 0; c < spot->n; c++)
             if (!tried[c] && (next < 0 || stage->regret[v][c] < stage->regret[v][next])) next = c;
         tried[next] = true;
-        if (stage->bound + stage->regret[v][next] >= cutoff(stage->s)) return whole; /* those that are left have more */
+        if (stage->bound + stage->regret[v][next] >= cutoff(stage->s)) return whole; /* the others have more regret */
         for (int c = 0; c < spot->n; c++)
             stage->keep[v][c] = c == next;
         if (!stage_descend(stage, work_end, mode, NULL)) whole = false;
@@ -282,7 +282,7 @@ bool search_core(Search *s, Core *core, const Dual *warm, int64_t work_end, Sear
         search_take(s, core, stage.choice, false);
         goto done;
     }
-    if (late) { /* reducing the problem took all of the work: a bound there is nevertheless */
+    if (late) { /* reducing the problem used up all work: a bound is made nevertheless */
         stage_bound(&stage, warm, s->work + LATE_WORK);
         *bound = stage.dual->bound;
         goto done;

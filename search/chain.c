@@ -6,7 +6,7 @@
 
 typedef enum { BY_EXCESS, BY_SECONDS, BY_CROSSING } What;
 
-/* What is looked for, among runs that are within what has been found before. */
+/* A search among runs that are within the bests found before. */
 typedef struct Search {
     const Chain *chain;
     double most_excess, most_seconds;
@@ -16,7 +16,7 @@ static double excess(const Chain *chain, const ChainRun *run) {
     return chain->limit_bytes > 0 && run->bytes > chain->limit_bytes ? run->bytes - chain->limit_bytes : 0;
 }
 
-/* False: the run must not be. */
+/* The cost of a run. False: it must not be, or exceeds these bests. */
 static bool run_cost(const Search *s, What what, int k, int from, int to, double *cost) {
     ChainRun run;
     const Chain *chain = s->chain;

@@ -1,4 +1,4 @@
-/* chain: a chain is cut into runs that follow each other, as operators are into the stages of a pipeline. It knows no operator. */
+/* chain: cuts a chain into runs, as operators into the stages of a pipeline. It knows no operator. */
 #pragma once
 #include "ir/base.h"
 
@@ -15,7 +15,8 @@ typedef struct Chain {
     double limit_bytes;     /* that a run should hold at most; 0: none */
 } Chain;
 
-/* The places at which the runs begin, and the end of the last one, of the best cuts: those with which the most that a run holds beyond the limit is least, of these those with which the slowest run
- * takes the least, of these those that the fewest bytes cross, of equal ones some, always the same. Exact but for rounding: what differs by a part in 10^9 is taken to be equal. False: there are none, as
- * there are too few places or too many runs that must not be. place: nruns + 1. Dynamic programming, once for each of the three: a maximum and a sum together have no best beginning. */
+/* Finds the best cuts: those with the least excess of any run over the limit; of these, those with the fastest slowest run; of these, those
+ * that the fewest bytes cross; of equal ones always the same. place, nruns + 1: where the runs begin, and the end of the last one. It is
+ * exact but for rounding: what differs by a part in 10^9 is taken to be equal. False: there are no cuts, as there are too few places or too
+ * many runs that must not be. Dynamic programming, once for each of the three: a maximum and a sum together have no best beginning. */
 bool chain_cut(const Chain *chain, Arena *arena, int *place);

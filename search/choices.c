@@ -65,7 +65,7 @@ static void enumerate(Enumeration *all, int axis) {
     enumerate(all, axis + 1);
 }
 
-/* Whether two strategies are one but for this axis. */
+/* Whether two strategies are equal without this axis. */
 static bool equal_without(const Strategy *a, const Strategy *b, Digit axis) {
     for (int f = 0; f < a->nfactors; f++) {
         const Digit *in[] = {strategy_digits(a, f), strategy_digits(b, f)};
@@ -141,7 +141,7 @@ static void fill_columns(const Choices *choices, const NodeClass *class, const S
     }
 }
 
-/* The reductions over rows that a strategy splits: so many numbers a row, each summed over the parts of the row. */
+/* The seconds of reductions over rows that a strategy splits: so many numbers a row, each summed over the parts of the row. */
 static double row_seconds(const Choices *choices, const Node *node, const Strategy *strategy) {
     double seconds = 0;
     for (int f = 0; f < node->rule->nfactors; f++) {
@@ -211,7 +211,7 @@ double parameter_seconds(const Choices *choices, int stored, int partial) {
     return exposed * (move.bytes_s + share * move.messages_s) + passes * bytes / choices->machine->memory_bytes_per_s;
 }
 
-/* Of a table that is updated by the rows of an embedding's gradient: their indices are gathered, and so many rows are read and written. */
+/* The seconds of updating a table by the rows of an embedding's gradient: their indices are gathered, and so many rows read and written. */
 static double rows_seconds(const Choices *choices, const NodeClass *class, const Columns *columns) {
     const TensorType *index = &choices->graph->values.at[class->node->in[1]].type;
     int nslots;

@@ -12,19 +12,19 @@ typedef struct Mesh {
 
 /* The numbers of layouts (moves.h) under one choice. */
 typedef struct Columns {
-    int need[MAX_IN];     /* in which an operand is taken */
+    int need[MAX_IN];     /* in which an operand is read */
     int gradient[MAX_IN]; /* in which its gradient is left, partial sums included; -1: it has none */
     int made[MAX_OUT];    /* in which a result is left, partial sums included */
-    int home[MAX_OUT];    /* the same without them: what the gradient of a result must be */
+    int home[MAX_OUT];    /* the same without them: the layout that the gradient of a result must have */
 } Columns;
 
 /* Equal for operators whose choices are the same and cost the same; compared as bytes. */
 typedef struct ClassKey {
     const Strategy *fixed; /* NULL: free */
     const Strategy *base;  /* what choices add axes to, behind those of each factor; NULL: nothing */
-    const Strategy *near;  /* choices are those that have at most one axis elsewhere than this; NULL: all */
+    const Strategy *near;  /* only choices that differ from this in at most one axis; NULL: all */
     const Strategy *also;  /* a choice beside those; NULL: none */
-    int64_t kind;          /* Reads */
+    int64_t kind;          /* of Reads.kinds */
 } ClassKey;
 
 typedef struct NodeClass {
@@ -46,7 +46,7 @@ typedef struct Choices {
     const Machine *machine;
     Mesh mesh;
     double behind;       /* ModelInput */
-    double unseen;       /* how often the kernels of the graph's batches count */
+    double unseen;       /* how many times the kernels count: the graph may have fewer batches than a step */
     double bucket_bytes; /* of gradients whose messages go together */
     Moves *moves;
     KernelIndex kernels;
@@ -56,13 +56,13 @@ typedef struct Choices {
 void choices_init(Choices *choices, const Reads *reads, const Machine *machine, const Mesh *mesh, int64_t batches, double behind,
                   Moves *moves, Arena *arena);
 const NodeClass *choices_of(Choices *choices, const ClassKey *key);
-/* What the cheapest choice of a class takes. */
+/* The seconds of the cheapest choice of a class. */
 double class_least(const NodeClass *class);
-/* Leaves out, of all classes that there are, choices that take longer than the cheapest by more than so many seconds. */
+/* Removes, from all classes made so far, choices that take longer than the cheapest by more than so many seconds. */
 void choices_drop(Choices *choices, double seconds);
-/* Seconds of a step, and bytes held, for a parameter that lies in `stored` and whose gradients come to lie in `partial`, which is that with partial sums: they are summed,
- * it is updated, in parts where it is large, and gathered again. */
+/* Seconds of a step, and bytes held, for a parameter with layout `stored` whose gradients have layout `partial`, which is that with partial
+ * sums: gradients are summed, and the parameter is updated, in parts where it is large, and gathered again. */
 double parameter_seconds(const Choices *choices, int stored, int partial);
 int64_t parameter_bytes(const Choices *choices, int stored, int partial);
-/* The number of the layout in which the rows of a lookup's gradient update its table, which lies in `stored`. */
+/* The number of the layout in which the rows of a lookup's gradient update its table, whose layout is `stored`. */
 int rows_number(const Choices *choices, const Node *lookup, int stored);

@@ -104,7 +104,7 @@ void core_init(Core *core, const Problem *problem, Known *known, Arena *arena) {
         core->room[time] = problem->limit_bytes, core->time[time] = time;
 }
 
-/* The bytes that are left at each time beside what the spots out of the block hold. */
+/* Fills in the bytes that are left at each time beside what the spots outside the block hold. */
 static void sub_room(Core *sub, const Core *core, const int *place, const int *choice) {
     sub->ntimes = core->ntimes;
     sub->room = arena_alloc(sub->arena, ((size_t)core->ntimes + 1) * sizeof *sub->room);
@@ -122,7 +122,7 @@ static void sub_room(Core *sub, const Core *core, const int *place, const int *c
     }
 }
 
-/* A spot of the block with the choices that are kept, and its links out of the block as costs. kept: of spot v. */
+/* Makes a spot of the block, with the choices of spot v that are kept; its links out of the block become costs. */
 static void sub_spot(Core *sub, const Core *core, int i, int v, const int *kept, int n, const int *place, const int *choice, double *cost) {
     const Spot *from = &core->spot[v];
     Spot *to = &sub->spot[i];
@@ -142,7 +142,7 @@ static void sub_spot(Core *sub, const Core *core, int i, int v, const int *kept,
     to->origin = origin, to->bytes = bytes;
 }
 
-/* What the spots out of the block cost. */
+/* What the spots outside the block cost. */
 static double sub_constant(const Core *core, const int *place, const int *choice) {
     double cost = core->constant;
     for (int v = 0; v < core->n; v++) {
@@ -214,7 +214,7 @@ void core_expand(const Core *core, const int *choice, int *result) {
     }
 }
 
-/* In the order in which choices were replaced: the others were there when it was found that the new one is as good. */
+/* Follows the order in which choices were replaced: when the new one was found to be as good, the others were still there. */
 static void replace_choices(const Core *core, int *result) {
     if (core->outer) replace_choices(core->outer, result);
     for (int r = 0; r < core->replaced.n; r++) {
@@ -230,7 +230,7 @@ void core_contract(const Core *core, const int *result, int *choice) {
         whole = whole->outer;
     Arena scratch;
     arena_init(&scratch);
-    int *replaced = arena_alloc(&scratch, (size_t)whole->n * sizeof *replaced); /* of the whole problem, spots are variables */
+    int *replaced = arena_alloc(&scratch, (size_t)whole->n * sizeof *replaced); /* in the whole problem, spots are variables */
     if (whole->n) memcpy(replaced, result, (size_t)whole->n * sizeof *replaced);
     replace_choices(core, replaced);
     for (int v = 0; v < core->n; v++) {

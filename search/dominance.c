@@ -1,5 +1,5 @@
-/* dominance: a problem made smaller without a loss. A choice goes where another one of its spot holds no more bytes and costs no more whatever the neighbours choose
- * (Goldstein 1994); a spot with one choice moves into its neighbours' costs; a spot with one or two links that holds no bytes becomes a vector or a table. */
+/* dominance: makes a problem smaller without a loss. A choice is removed if another one of its spot holds no more bytes and costs no more whatever the neighbours choose
+ * (Goldstein 1994); a spot with one choice becomes costs of its neighbours; a spot with one or two links that holds no bytes becomes a vector or a table. */
 #include "search/heap.h"
 #include "search/solve.h"
 
@@ -9,13 +9,13 @@ typedef struct Reduction {
     Core *core;
     Arena scratch;
     Heap heap;
-    double *key;    /* with which a spot is in the heap; -1: it is not */
+    double *key;    /* per spot: with which it is in the heap; -1: it is not */
     bool *changed;  /* per spot */
-    double *excess; /* of the choices of one spot, [a, b]: how much more a costs than b at the most */
+    double *excess; /* of the choices of one spot, [a, b]: by how much a costs more than b at most */
     int *kept;
 } Reduction;
 
-/* What looking at a spot costs: cheap ones come first, since they make the others smaller. */
+/* Queues a spot by what looking at it costs: cheap ones come first, since they make the others smaller. */
 static void touch(Reduction *r, int v) {
     const Spot *spot = &r->core->spot[v];
     if (spot->gone) return;
@@ -38,7 +38,7 @@ static void touch_near(Reduction *r, int v) {
         touch(r, r->core->spot[v].links.at[i].to);
 }
 
-/* Choices that cannot be, and those that another one replaces. */
+/* Removes choices that are impossible, and those that another one replaces. */
 static void choices_prune(Reduction *r, int v) {
     Core *core = r->core;
     const Spot *spot = &core->spot[v];
@@ -91,7 +91,7 @@ static void record(Core *core, int v, const uint16_t *choice) {
     vec_push(core->arena, &core->records, record);
 }
 
-/* The only choice of a spot: its rows are costs of the neighbours, its bytes are taken from the room. */
+/* Decides a spot with one choice: its rows become costs of the neighbours, its bytes are taken from the room. */
 static void spot_decide(Reduction *r, int v) {
     Core *core = r->core;
     Spot *spot = &core->spot[v];
@@ -110,12 +110,12 @@ static void spot_decide(Reduction *r, int v) {
     touch_near(r, v);
 }
 
-/* A spot of at most two links that holds no bytes. */
+/* Eliminates a spot with at most two links that holds no bytes. */
 static void spot_eliminate(Reduction *r, int v) {
     Core *core = r->core;
     Spot *spot = &core->spot[v];
     const Link *link = spot->links.at;
-    if (spot->links.n == 0) { /* dominance has left one choice, but where its costs are not numbers that can be compared */
+    if (spot->links.n == 0) { /* dominance has left one choice, unless its costs are not comparable numbers */
         spot_decide(r, v);
         return;
     }

@@ -77,7 +77,7 @@ Dual *dual_create(const Core *core, Arena *arena) {
     return d;
 }
 
-/* What a spot costs by all messages to it. */
+/* Sets d->sum: what each choice of a spot costs, with its bytes at their prices and all messages to the spot. */
 static void spot_sum(const Dual *d, const DualSpot *spot) {
     const Spot *from = &d->core->spot[spot->v];
     for (int c = 0; c < spot->n; c++)
@@ -101,7 +101,7 @@ static double take_least(double *at, int n) {
     return least;
 }
 
-/* Sends the message of a link; the seconds that it gives to the bound. */
+/* Sends the message of a link. Returns the seconds that it adds to the bound. */
 static double send(const Dual *d, const DualSpot *spot, const DualLink *link) {
     int m = d->spot[link->to].n;
     double *out = link->out;
@@ -118,7 +118,7 @@ static double send(const Dual *d, const DualSpot *spot, const DualLink *link) {
     return take_least(out, m);
 }
 
-/* From the first spot to the last; each chooses by what those before it have chosen and by the messages of those after it. */
+/* Goes from the first spot to the last. Each chooses by what those before it have chosen and by the messages of those after it. */
 static void pass_forward(Dual *d) {
     for (int i = 0; i < d->n; i++) {
         DualSpot *spot = &d->spot[i];
@@ -139,7 +139,8 @@ static void pass_forward(Dual *d) {
     }
 }
 
-/* Back; the bound of the costs with prices. regret: per choice of each spot of the core, what the bound is higher by when it is forced; NULL: not asked for. */
+/* Goes from the last spot to the first. Returns the bound of the costs with prices. regret, per choice of each spot of the core: by how
+ * much the bound is higher when that choice is forced; NULL: not asked for. */
 static double pass_backward(Dual *d, double *const *regret) {
     double bound = 0;
     for (int i = d->n - 1; i >= 0; i--) {
@@ -200,7 +201,7 @@ static void prices_move(Dual *d) {
     }
 }
 
-/* The finite costs of all spots and links at the most. */
+/* The sum over all spots of the largest finite cost of the spot and of its links to later ones. */
 static double cost_spread(const Dual *d) {
     double spread = 0;
     for (int i = 0; i < d->n; i++) {
@@ -252,7 +253,7 @@ double dual_regret(Dual *d, double *const *regret) {
     return bound;
 }
 
-/* The place of a variable in a dual of which the spots stand by rising variables. */
+/* The place of a variable in a dual, whose spots are in ascending order of their variables; -1: it has none. */
 static int find_variable(const Dual *d, int variable) {
     int low = 0, high = d->n - 1;
     while (low <= high) {
@@ -267,7 +268,7 @@ static int find_variable(const Dual *d, int variable) {
 }
 
 static void warm_link(double *to, const DualSpot *spot, const double *from, const DualSpot *old) {
-    for (int c = 0, i = 0; c < spot->n; c++) { /* what is left of choices keeps its order */
+    for (int c = 0, i = 0; c < spot->n; c++) { /* choices that are left keep their order */
         while (i + 1 < old->n && old->origin[i] != spot->origin[c])
             i++;
         to[c] = from[i];

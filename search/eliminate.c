@@ -1,5 +1,5 @@
-/* eliminate: a block of spots solved exactly, one after another eliminated (Bertele and Brioschi 1972; bucket elimination, Dechter 1999). What a spot costs at the
- * least is a table over the spots that it was linked with, which are linked with each other from then on. Equal tables that stand in the same relation are made once. */
+/* eliminate: solves a block of spots exactly by eliminating one after another (Bertele and Brioschi 1972; bucket elimination, Dechter 1999). The least cost of a spot
+ * becomes a table over the spots that it was linked with, which are linked with each other from then on. Equal tables in the same relation are made once. */
 #include "search/heap.h"
 #include "search/solve.h"
 
@@ -19,12 +19,12 @@ typedef struct Factor {
 
 typedef struct Bucket {
     VEC(int) near;       /* places in the block that are linked with it and are not eliminated, ascending */
-    VEC(Factor) factors; /* whose first spot to be eliminated this is */
-    double *cost;        /* per choice: its own, and of links out of the block */
+    VEC(Factor) factors; /* those of which this spot is the first to be eliminated */
+    double *cost;        /* per choice: its own, with links out of the block */
     int cost_id;         /* the same for the same costs */
-    int rank, age;       /* in the order of elimination; in eliminations that led to its factors */
+    int rank, age;       /* place in the order of elimination; how many eliminations, one after another, led to its factors */
     int nscope;          /* spots that its choice depends on */
-    const int *scope;    /* they, the first to be eliminated last */
+    const int *scope;    /* these spots, the first to be eliminated last */
     int same;            /* an earlier bucket with the same result, or itself */
     double *least;       /* per entry of the scope */
     uint16_t *choice;    /* the same */
@@ -73,8 +73,8 @@ static double key_of(const Elimination *e, int i) {
     return e->bucket[i].near.n <= 2 ? 0 : entries_of(e, i);
 }
 
-/* The order of elimination: always the spot with the smallest table, of equal ones that with the youngest: so equal layers are halved and halved again, and stay equal.
- * False: a table would have more entries than the limit. */
+/* Sets the order of elimination: always the spot with the smallest table, of equal ones the one of least age, so that equal layers are
+ * halved again and again, and stay equal. False: a table would have more entries than the limit. */
 static bool eliminate_order(Elimination *e, double limit) {
     Heap heap = {0};
     for (int i = 0; i < e->n; i++)
@@ -105,7 +105,7 @@ static bool eliminate_order(Elimination *e, double limit) {
     return true;
 }
 
-/* The spots on which the choice of one depends, the last to be eliminated first; the entries of its table. */
+/* Sets the spots on which the choice of a bucket depends, the last to be eliminated first. Returns the entries of its table. */
 static double bucket_scope(Elimination *e, Bucket *bucket) {
     int *scope = arena_alloc(&e->arena, (size_t)(bucket->near.n + 1) * sizeof *scope);
     double entries = 1;
@@ -120,7 +120,7 @@ static double bucket_scope(Elimination *e, Bucket *bucket) {
     return entries;
 }
 
-/* Where the key of bucket i begins among the keys: its costs, its factors, and which spots of its scope they are over. */
+/* Adds the key of bucket i: its costs, its factors, and which spots of its scope they are over. Returns where it begins in keys. */
 static int bucket_key(Elimination *e, int i, uint64_t *hash) {
     const Bucket *bucket = &e->bucket[i];
     int begin = e->keys.n;
@@ -144,7 +144,7 @@ static int bucket_key(Elimination *e, int i, uint64_t *hash) {
     return begin;
 }
 
-/* Which results each bucket is made from, and which are the same; the entries that are looked at to make them. */
+/* Finds which results each bucket is made from, and which are the same. Returns the entries that are looked at to make them. */
 static double eliminate_plan(Elimination *e) {
     double total = 0;
     for (int rank = 0; rank < e->n; rank++) {
@@ -170,7 +170,7 @@ static double eliminate_plan(Elimination *e) {
     return total;
 }
 
-/* Where the tables of a bucket are read for one entry of its result: each moves on by a step for each spot of the result. */
+/* Where a table of a bucket is read for one entry of the result: it moves on by a step for each spot of the result. */
 typedef struct Reader {
     const double *at;
     int64_t step[MAX_SCOPE]; /* per spot of the result */
@@ -191,7 +191,8 @@ static Reader reader_of(const Elimination *e, const Factor *factor, const Bucket
     return reader;
 }
 
-/* sum[depth] is what the tables up to that depth cost for each choice: an entry adds only those that depend on what has changed. */
+/* Fills in the result of a bucket. sum[depth] is what the tables below that depth cost for each choice: an entry adds only those that
+ * depend on what has changed. */
 static void bucket_minimise(Elimination *e, Bucket *bucket, int n, double *out) {
     int nscope = bucket->nscope;
     int digit[MAX_SCOPE] = {0}, size[MAX_SCOPE];
@@ -251,7 +252,7 @@ static void bucket_eliminate(Elimination *e, int i) {
     bucket->choice = same->choice;
 }
 
-/* The costs of spots alone, and the links between them. */
+/* Collects the costs of spots alone, and which spots are linked. */
 static void block_gather(Elimination *e, const int *choice) {
     for (int i = 0; i < e->n; i++) {
         const Spot *spot = &e->core->spot[e->block[i]];

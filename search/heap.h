@@ -1,4 +1,4 @@
-/* heap: the next of some things by how much they cost; what costs the same by age, then by number. */
+/* heap: a priority queue, by cost; of equal costs by age, then by number. */
 #pragma once
 #include "ir/base.h"
 

@@ -5,7 +5,7 @@
 typedef struct KernelIndex {
     const Graph *graph;
     const Machine *machine;
-    int *first_user, *nusers;          /* per value: the first node that takes it, how many operands and reports it is */
+    int *first_user, *nusers;          /* per value: the first node that reads it; how many operands and reports it is */
     int *first_gradient, *of_gradient; /* the gradient nodes of node n: of_gradient[first_gradient[n] .. first_gradient[n + 1]) */
 } KernelIndex;
 void kernels_init(KernelIndex *index, const Graph *graph, const Machine *machine, Arena *arena);

@@ -11,10 +11,10 @@ typedef struct TableKey {
 typedef struct TableSlot {
     TableKey key;
     double most;            /* its entries are exact below that; -1: it is not filled */
-    const CostTable *table; /* NULL: all is for nothing */
+    const CostTable *table; /* NULL: all entries are 0 */
 } TableSlot;
 
-/* What a table's rows, or columns, are made of: the numbers of layouts that forth_and_back looks at. */
+/* What a row, or column, of a table stands for: the numbers of the layouts that forth_and_back converts between. */
 typedef struct Ends {
     int to, back;
 } Ends;
@@ -23,7 +23,7 @@ typedef struct Ends {
 typedef struct Filling {
     int slot, n, width, nrows, ncolumns;
     Ends *rows, *columns;
-    int *row, *column; /* which of the n and the width each of nrows and ncolumns is */
+    int *row, *column; /* for each of nrows, which of the n it is; for each of ncolumns, which of the width */
 } Filling;
 
 typedef struct BuiltEdge {
@@ -116,7 +116,7 @@ static const NodeClass *class_of(Builder *b, int id) {
     else if (input->fixed != NULL && input->fixed[id] != NULL)
         key.fixed = input->fixed[id];
     else if (!m->reads->varies[node->out[0]])
-        key.fixed = whole_strategy(m, node->rule->nfactors); /* computed from constants: every rank does, and then has any part */
+        key.fixed = whole_strategy(m, node->rule->nfactors); /* from constants: every rank computes all of it, and so has any part */
     else if (input->base != NULL)
         key.base = input->base[id];
     else if (input->near)
@@ -125,7 +125,8 @@ static const NodeClass *class_of(Builder *b, int id) {
     return choices_of(&m->choices, &key);
 }
 
-/* Choices with which a step takes too long even if all other operators take their least are left out where the choices are of this model alone: others may need them. False: it always does. */
+/* Adds a variable for each operator. Drops choices with which a step takes too long even if all other operators take their least, if no
+ * other models have these choices, which they may need. False: a step always takes too long. */
 static bool add_nodes(Builder *b) {
     ModelShared *m = b->shared;
     const ModelInput *input = b->input;
@@ -148,8 +149,8 @@ static bool add_nodes(Builder *b) {
 /* ---- values that several operators use */
 
 typedef struct Wanted {
-    VEC(int) had;             /* each once */
-    VEC(const Layout *) sums; /* partial over these digits: each once, the first none */
+    VEC(int) had;             /* layouts, each once */
+    VEC(const Layout *) sums; /* digits to be partial over, each list once; the first is empty */
     Map map;
 } Wanted;
 
@@ -170,7 +171,7 @@ static void want_sums(Builder *b, Wanted *wanted, const Layout *layout) {
     vec_push(b->arena, &wanted->sums, layout);
 }
 
-/* Its choices, in the arena of the model. */
+/* The hub of what is wanted, with its choices in the arena of the model. */
 static Hub hub_wanted(Builder *b, const Read *read, const Wanted *wanted) {
     Moves *moves = b->shared->choices.moves;
     VEC(int) had = {0}, partial = {0};
@@ -231,7 +232,7 @@ static const Hub *hub_once(ModelShared *m, const Hub *wanted) {
     return m->hubs.at[m->hubs.n - 1];
 }
 
-/* The same for sources whose producers and users are alike. */
+/* The hub of a read; one for all reads whose producers and users are alike. */
 static const Hub *hub_of(Builder *b, const Read *read) {
     Wanted wanted = {0};
     Layout none;
@@ -279,7 +280,7 @@ static Ends ends_of(const Builder *b, const TableKey *key, bool row, int k) {
                   ((const NodeClass *)key->to)->columns[k].gradient[key->operand]};
 }
 
-/* The different ones of n, and which of them each is. */
+/* Fills in the distinct ends of n rows, or columns, and which of them each has. Returns their number. */
 static int distinct(Builder *b, const TableKey *key, bool row, int n, Ends *ends, int *which) {
     int count = 0;
     Map map = {0};
@@ -296,7 +297,7 @@ static int distinct(Builder *b, const TableKey *key, bool row, int n, Ends *ends
     return count;
 }
 
-/* Both ways of an entry. */
+/* The seconds of an entry: forward, and back for the gradient. */
 static double forth_and_back(const Builder *b, Ends row, Ends column) {
     Moves *moves = b->shared->choices.moves;
     const double forth = moves_seconds(moves, row.to, column.to, b->most);
@@ -371,7 +372,7 @@ static void add_edge(Builder *b, int from, int to, int column, int operand, int 
     vec_push(b->arena, &b->edges, ((BuiltEdge){from, to, slot}));
 }
 
-/* The conversions of all edges together, and then the edges that cost something. */
+/* Plans the conversions of all edges together, and then adds the edges that cost something. */
 static void finish_edges(Builder *b) {
     const ModelShared *m = b->shared;
     moves_plan(m->choices.moves, b->most);

@@ -105,7 +105,7 @@ static Move *move_of(Moves *moves, int from, int to) {
     return &moves->moves.at[moves->moves.n - 1];
 }
 
-/* As it is planned and timed once the net is compiled. */
+/* Plans and times a conversion as it is done once the net is compiled. */
 static void move_plan(const Moves *moves, Steps *steps, Move *move, double most) {
     const MoveLayout *a = moves->layouts.at[move->from], *b = moves->layouts.at[move->to];
     move->seconds = redistribute_seconds(steps, &a->layout, &b->layout, &a->type.shape, dtype_bytes[a->type.dtype], most);

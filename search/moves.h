@@ -5,7 +5,7 @@
 
 typedef struct Moves Moves;
 Moves *moves_create(Arena *arena, const Machine *machine, int nranks);
-/* On a machine that is like that of others, but where so many messages take as long as one there; in their arena. */
+/* Moves on a machine like that of `of`, but on which so many messages take as long as one there; in the arena of `of`. */
 Moves *moves_joined(Moves *of, const Machine *machine, int joined);
 /* From now on threads share what moves_plan plans. moves_finish frees what they have. */
 void moves_share(Moves *moves, Pool *pool);
@@ -16,10 +16,10 @@ int moves_parts(Moves *moves, int layout); /* the layout without its halos: what
 const Layout *moves_at(const Moves *moves, int number);
 int64_t moves_bytes(const Moves *moves, int number); /* of the largest box */
 int moves_planned(const Moves *moves);               /* how many conversions have been planned so far */
-/* Seconds from one layout into another of the same tensor, by the steps that are planned between them; at least `most` where they are as many, which is known sooner. INFINITY: `to` is
- * partial over digits that `from` is not. */
+/* Seconds to convert a tensor from one layout into another, by the steps that are planned between them. Where it is `most` or more, some
+ * such number is returned, which is known sooner. INFINITY: `to` is partial over digits that `from` is not. */
 double moves_seconds(Moves *moves, int from, int to, double most);
 MoveSeconds moves_both(Moves *moves, int from, int to, double most);
-/* A conversion that will be asked for, where threads share them; moves_plan plans all that are wanted by then, as far as `most` says. */
+/* Notes a conversion that will be asked for, where threads share them. moves_plan plans all that were noted, as exactly as `most` asks. */
 void moves_want(Moves *moves, int from, int to);
 void moves_plan(Moves *moves, double most);

@@ -1,4 +1,4 @@
-/* neighbourhood: a solution made better block by block, each as exactly as the work for it allows (large-neighbourhood search, Shaw 1998). */
+/* neighbourhood: improves a solution block by block, each as exactly as the work for it allows (large-neighbourhood search, Shaw 1998). */
 #include "search/solve.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ typedef struct Blocks {
     int *block, size;
 } Blocks;
 
-/* The best solution as one of this core; false: it is none. */
+/* Sets b->choice to the best solution. False: this core does not have it. */
 static bool blocks_contract(Blocks *b, double *const *regret) {
     core_contract(b->core, b->s->choice, b->choice);
     if (!search_take(b->s, b->core, b->choice, true)) return false;
@@ -31,7 +31,7 @@ static bool blocks_contract(Blocks *b, double *const *regret) {
     return true;
 }
 
-/* The spots nearest to a random one, breadth first, ascending. */
+/* Makes a block of the spots nearest to a random one, found breadth first, in ascending order. */
 static void block_grow(Blocks *b, int number, int size) {
     uint64_t *random = &b->s->random;
     bool odd = number % 2 && b->nodd > 0;
@@ -41,7 +41,7 @@ static void block_grow(Blocks *b, int number, int size) {
     b->mark[first] = number;
     for (int i = 0; i < b->size; i++) {
         const Spot *spot = &b->core->spot[b->block[i]];
-        int turn = (int)(next_random(random) % (uint64_t)(spot->links.n + 1)), most = 4 + size / 8; /* of a hub not all */
+        int turn = (int)(next_random(random) % (uint64_t)(spot->links.n + 1)), most = 4 + size / 8; /* not all of a hub */
         for (int k = 0; k < spot->links.n && k < most && b->size < size; k++) {
             int to = spot->links.at[(k + turn) % spot->links.n].to;
             if (b->mark[to] == number) continue;

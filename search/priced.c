@@ -1,4 +1,4 @@
-/* priced: a solution that fits by prices alone (a Lagrangean relaxation, its factor found by halving). */
+/* priced: finds a solution that fits by prices alone (a Lagrangean relaxation, whose factor is found by bisection). */
 #include "search/solve.h"
 
 #include <math.h>
@@ -38,7 +38,7 @@ bool search_priced(Search *s, const Dual *dual, int64_t work_end, int *cheaper) 
     for (int k = 0; k < dual->ntimes; k++)
         if (dual->best_price[k] > most) most = dual->best_price[k];
     if (most == 0) most = dual->first_step > 0 ? dual->first_step : 1;
-    for (int time = 0; time < ntimes; time++) /* some even where the dual has found no need for it */
+    for (int time = 0; time < ntimes; time++) /* a small one even where the dual has found no need for it */
         price[time] = 1e-3 * most;
     for (int k = 0; k < dual->ntimes; k++)
         price[dual->time[k]] += dual->best_price[k];

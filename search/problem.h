@@ -40,13 +40,13 @@ typedef struct Problem {
 typedef struct Solution {
     int *choice; /* per variable */
     bool
-        fits; /* finite cost, within the limit; otherwise the nearest that was found, or, where the problem says what it may cost at the most, none */
+        fits; /* finite cost, within the limit; otherwise the choices are the nearest that were found, or, of a problem with `most`, none at all */
     double cost, bound; /* seconds; no solution that fits costs less than the bound. Optimal where they are equal (but for rounding) */
     int64_t peak_bytes; /* of the fullest time */
     int64_t work;       /* entries of tables looked at */
 } Solution;
 
-/* The best solution that so much work finds (0: the default), in the arena. The same for the same problem, whatever the machine's load. */
+/* Finds the best solution for so much work (0: the default), in the arena. The same for the same problem, whatever the machine's load. */
 void problem_solve(const Problem *problem, int64_t work_limit, Arena *arena, Solution *solution);
 /* The cost of given choices, and the bytes of the fullest time. */
 double problem_cost(const Problem *problem, const int *choice);

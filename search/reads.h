@@ -25,7 +25,7 @@ typedef enum {
     OPERAND_FREE,  /* an input that nobody else uses, a constant: it costs nothing */
 } OperandKind;
 
-/* All that the cost of an operator depends on but for strategies. Zeroed where it does not apply, so that it is compared as bytes. */
+/* All that the cost of an operator depends on, besides strategies. Zero where it does not apply, so that it can be compared as bytes. */
 typedef struct OperatorKind {
     const Rule *rule;
     uint64_t kernels;            /* kernels_hash */
@@ -49,8 +49,8 @@ typedef struct Reads {
     bool *active;  /* per value: it has a gradient */
     bool *by_rows; /* per state: a table that is updated by the rows that occur */
     bool *varies;  /* per value: it depends on an input or a state */
-    bool *kept;    /* per value: gradients read it, or what only looks at it in another shape */
-    int *kind_of;  /* per node that takes part: in kinds; -1: it does not */
+    bool *kept;    /* per value: gradients read it, or a view of it */
+    int *kind_of;  /* per node: its place in kinds; -1: a leaf */
     VEC(const OperatorKind *) kinds;
     VEC(const Node *) first; /* per kind: one of them */
 } Reads;

@@ -31,8 +31,8 @@ bool search_problem(Search *s, int64_t work_end, double *bound) {
     return whole;
 }
 
-/* Where nothing within the limit was found: the choices with the least peak that so much work finds, by halving what is between a limit at which there are none and one at
- * which there are some; of those with that peak the cheapest. */
+/* Where nothing was found within the limit: finds the choices with the least peak that so much work finds, and of those with that peak the
+ * cheapest. Bisects between a limit at which there are none and one at which there are some. */
 static void search_nearest(const Problem *problem, int64_t work_end, Search *s) {
     Problem relaxed = *problem;
     Search near = *s;

@@ -1,4 +1,4 @@
-/* Internal to the solvers (docs/search.md): the problem in the form in which it shrinks, and the parts that problem_solve puts together.
+/* Internal to the solvers (docs/search.md): a form of the problem that can be reduced, and the parts that problem_solve puts together.
  *
  *   tables.c         tables of costs, one for each contents, so that equal work is done once
  *   core.c           the spots (variables) and choices that are left of a problem
@@ -58,7 +58,7 @@ const Table *table_turned(Tables *tables, const Table *table);
 const Table *table_sum(Tables *tables, const Table *a, const Table *b);
 const Table *table_row(Tables *tables, const Table *table, int row);            /* as a vector */
 const Table *table_rows(Tables *tables, const Table *table, const Table *kept); /* those that a vector of numbers names */
-/* [a * nrows + b]: how much more row a costs than row b at the most, whatever the column; columns that b excludes do not count. */
+/* [a * nrows + b]: by how much row a costs more than row b at most, over all columns; columns that b excludes do not count. */
 const double *table_excess(Tables *tables, const Table *table);
 const double *table_least(Tables *tables, const Table *table); /* of each row */
 /* cost: [n], from: [a, n] -> [a], from_i = min over c of cost_c + from_ic; with to: [b, n] -> [a, b]. The first of equal choices. */
@@ -81,7 +81,7 @@ typedef struct Spot {
     int begin, end;       /* among the times that count */
     const int *origin;    /* the problem's choices */
     VEC(Link) links;
-    int age;   /* in eliminations that led to its links: equal layers are reduced side by side */
+    int age;   /* how many eliminations, one after another, led to its links: equal layers are reduced side by side */
     bool gone; /* decided, or left to a record of how to decide it */
 } Spot;
 
@@ -89,7 +89,7 @@ typedef struct Spot {
 typedef struct Record {
     int spot, nnear;
     int near[2];
-    const int *near_origin[2]; /* their choices as they were */
+    const int *near_origin[2]; /* their choices at that time */
     int near_n[2];
     const uint16_t *choice; /* the spot's, by those of its neighbours; NULL: 0 */
 } Record;
@@ -100,7 +100,7 @@ typedef struct Replaced {
 } Replaced;
 
 typedef struct Core {
-    const struct Core *outer; /* whose spots these are some of; NULL: the problem itself */
+    const struct Core *outer; /* the core that this is a part of; NULL: it is the whole problem */
     Arena *arena;
     Tables *tables;
     int n;
@@ -109,32 +109,34 @@ typedef struct Core {
     VEC(Replaced) replaced;
     double constant; /* seconds of what is gone */
     int ntimes;      /* at which the choices could hold more than the limit */
-    int64_t *room;   /* bytes at each of them for what is above the least */
+    int64_t *room;   /* bytes at each of them, for what choices hold above the least */
     int *time;       /* the problem's times */
     bool impossible; /* nothing that is left fits */
 } Core;
 
 void core_init(Core *core, const Problem *problem, Known *known, Arena *arena);
-/* The problem of n spots of a block while the others keep their choices; keep: of which choices of each spot of the core (NULL: all). Its tables are its own. */
+/* Makes the problem of the n spots of a block, while the others keep their choices. keep: which choices of each spot of the core are left
+ * (NULL: all). Its tables are its own. */
 void core_sub(Core *sub, const Core *core, const int *block, int n, const int *choice, bool *const *keep, Tables *tables, Arena *arena);
 void core_connect(Core *core, int from, int to, const Table *table); /* adds to a link that is there */
 void core_disconnect(Core *core, int v);                             /* takes the links to v from its neighbours */
 void core_keep(Core *core, int v, const int *kept, int n);           /* leaves only these choices of v, ascending */
-/* result, per variable of the problem its choice: of all spots, those that are gone too. choice: of the spots that are not gone; NULL: result has them. */
+/* Fills in result, the choice of each variable of the problem, for all spots, also those that are gone. choice: of the spots that are not
+ * gone; NULL: result has them. */
 void core_expand(const Core *core, const int *choice, int *result);
-/* The choices of the spots for a result of which the core still has the choices or what replaced them. */
+/* Fills in the choices of the spots for a result; the core must still have its choices, or what replaced them. */
 void core_contract(const Core *core, const int *result, int *choice);
 /* Seconds of choices of the spots, with the constant. */
 double core_cost(const Core *core, const int *choice);
 
 /* ---------------------------------------------------------------- bounds.c */
 
-/* Takes out choices with which every solution costs at least so much; impossible where all do. */
+/* Removes choices with which every solution costs at least so much; the core is impossible where all do. */
 void core_drop(Core *core, double most);
 
 /* ---------------------------------------------------------------- times.c */
 
-/* Takes out choices that exceed the room, and times at which nothing can; sets changed[v] of spots to look at again. */
+/* Removes choices that exceed the room, and times at which none can; sets changed[v] of spots to look at again. */
 void core_times(Core *core, bool *changed);
 
 /* ---------------------------------------------------------------- dominance.c */
@@ -144,13 +146,13 @@ void core_reduce(Core *core);
 
 /* ---------------------------------------------------------------- eliminate.c */
 
-/* Gives n spots of a block their best choices while all others keep theirs, bytes not counted. Of equal solutions always the same. False, with nothing done, where that
- * looks at more than max_work entries; otherwise they are added to *work. */
+/* Gives the n spots of a block their best choices while all others keep theirs; bytes do not count. Of equal solutions it takes always the
+ * same. False, with nothing done, where that looks at more than max_work entries; otherwise they are added to *work. */
 bool block_eliminate(const Core *core, const int *block, int n, int64_t max_work, int *choice, int64_t *work);
 
 /* ---------------------------------------------------------------- dual.c */
 
-/* The most bytes over the room at any time; used: at each time, of the spots. used has one place more than there are times. */
+/* The most bytes over the room at any time. used: filled with the bytes of the spots at each time; it has one place more than times. */
 int64_t core_over(const Core *core, const int *choice, int64_t *used);
 
 typedef struct DualSpot DualSpot;
@@ -178,10 +180,10 @@ typedef struct Dual {
     int64_t entries; /* of one pass */
 } Dual;
 Dual *dual_create(const Core *core, Arena *arena);
-/* Begins with the messages and prices of a dual of the same variables, as far as they are there. */
+/* Takes the first messages and prices from a dual of the same variables, where it has them. */
 void dual_warm(Dual *dual, const Dual *from);
 void dual_pass(Dual *dual);
-/* regret: per spot of the core and choice, at least how much more than the bound, which it gives, any solution with that choice costs. */
+/* Returns a bound. regret, per spot of the core and choice: any solution with that choice costs at least so much more than the bound. */
 double dual_regret(Dual *dual, double *const *regret);
 
 /* ---------------------------------------------------------------- branch.c */
@@ -192,27 +194,28 @@ typedef struct Search {
     bool any;     /* any solution that fits will do */
     bool found;
     double cost; /* of the best solution that fits */
-    int *choice; /* its, per variable of the problem */
-    int *base;   /* the same, or the choices beside which another core is searched */
+    int *choice; /* of that solution, per variable of the problem */
+    int *base;   /* the same, or the choices of all others while another core is searched */
     uint64_t random;
 } Search;
-/* Remembers the solution in which the spots of a core choose so and all others as in base, if it is better, or (equal) as good. */
+/* Remembers the solution in which the spots of a core have these choices and all others those of base, if better, or (equal) as good. */
 bool search_take(Search *s, const Core *core, const int *choice, bool equal);
 
 typedef enum { SEARCH_WHOLE, SEARCH_DIVE, SEARCH_BLOCK } SearchMode; /* everything; one solution that is likely good; a small block */
-/* True: no solution of the core is better than the best that is remembered. Reduces the core. bound: raised to what holds for all solutions that are better than the best;
- * NULL: not asked for. */
+/* Searches a core, which it reduces. True: none of its solutions is better than the best that is remembered. bound: raised to what holds
+ * for all solutions that are better than the best; NULL: not asked for. */
 bool search_core(Search *s, Core *core, const Dual *warm, int64_t work_end, SearchMode mode, double *bound);
 
 /* ---------------------------------------------------------------- neighbourhood.c */
 
-/* Makes the best solution better in blocks of the core's spots; true: it was solved as one block. */
+/* Improves the best solution in blocks of the core's spots. True: all spots were solved as one block. */
 bool neighbourhood_search(Search *s, const Core *core, const Dual *dual, double *const *regret, int64_t work_end);
 
 /* ---------------------------------------------------------------- priced.c */
 
-/* A solution that fits: of the problem without its limit, with prices that rise until the choices fit, and fall again as far as they do. True: it is the best so far or was
- * there before, and cheaper, per variable of the problem, has the choices at the largest prices at which they do not fit. */
+/* Finds a solution that fits: that of the problem without its limit, with prices that rise until the choices fit, and fall again as far as
+ * they do. True: the best so far is this or an earlier one, and cheaper has, per variable of the problem, the choices at the largest prices
+ * at which they do not fit. */
 bool search_priced(Search *s, const Dual *dual, int64_t work_end, int *cheaper);
 
 /* ---------------------------------------------------------------- solve.c */

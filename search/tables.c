@@ -46,8 +46,8 @@ static inline void widen(double value, double *most, double *least) {
     *least = value < *least ? value : *least;
 }
 
-/* How much more one row costs than the other at the most, where the other is possible, and the other than it: a difference that does not count is no number, or on the wrong side of all others. Several
- * columns at a time, which do not wait for each other. */
+/* By how much one row costs more than the other at most, where the other is possible, and vice versa: a difference that does not count is
+ * NaN, or an infinity that loses to all others. Takes several columns at a time, which do not wait for each other. */
 static void rows_excess(const double *one, const double *other, int n, double *one_more, double *other_more) {
     enum { LANES = 8 };
     double most[LANES], least[LANES];

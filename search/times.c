@@ -1,4 +1,4 @@
-/* times: which choices exceed the room at a time, and at which times nothing can. */
+/* times: finds the choices that exceed the room at a time, and the times at which none can. */
 #include "search/solve.h"
 
 #include <string.h>
@@ -61,7 +61,7 @@ static void take_least(Core *core, Arena *scratch, bool *changed) {
     }
 }
 
-/* Leaves the times that are not marked. */
+/* Removes the times that are marked. */
 static void drop_times(Core *core, const bool *drop, Arena *scratch, bool *changed) {
     int *number = arena_alloc(scratch, ((size_t)core->ntimes + 1) * sizeof *number), n = 0;
     for (int time = 0; time < core->ntimes; time++) {
@@ -82,7 +82,7 @@ static void drop_times(Core *core, const bool *drop, Arena *scratch, bool *chang
     }
 }
 
-/* A time does not count where all choices fit, or where a time beside it has all its spots and no more room: the one after it (forward) or before it. */
+/* Removes times at which all choices fit, or whose spots the time after (forward), or before, has all too, with no more room. */
 static void drop_idle(Core *core, bool forward, Arena *scratch, bool *changed) {
     int n = core->ntimes;
     int64_t *most = arena_alloc(scratch, ((size_t)n + 1) * sizeof *most), held = 0;
@@ -106,7 +106,7 @@ static void drop_idle(Core *core, bool forward, Arena *scratch, bool *changed) {
     drop_times(core, drop, scratch, changed);
 }
 
-/* Choices that do not fit even beside the least of all others. */
+/* Removes choices that do not fit even beside the least of all others. Returns whether there are any. */
 static bool drop_choices(Core *core, Arena *scratch, bool *changed) {
     Spans spans = spans_of(core, scratch);
     bool any = false;

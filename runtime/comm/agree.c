@@ -4,10 +4,10 @@
 #include <string.h>
 
 typedef struct Failures {
-    int first, n, code; /* the process that failed first, -1: none has; how many have; what the first says */
+    int first, n, code; /* the lowest process that failed, -1: none has; how many have; the exit code of the first */
 } Failures;
 
-/* words: nprocesses of them, NULL: there is no memory. False and *error: it could not be learnt. */
+/* Gathers which processes failed. words: room for nprocesses; NULL: out of memory. False and *error: it could not be learnt. */
 static bool failures_gather(Comm *comm, bool ok, uint64_t *words, Failures *failures, Error *error) {
     Error failure;
     *failures = (Failures){.first = -1};
@@ -78,7 +78,7 @@ static bool broadcast_from(Comm *comm, int process, char *data, int64_t bytes, u
     return true;
 }
 
-/* Those of mine whose keys are not among the n of `all`; to: copies of them, or NULL. Returns how many. */
+/* Counts the records of mine whose keys are not among the n of `all`, and copies them to `to` unless it is NULL. */
 static int64_t records_new(const char *all, int64_t n, const char *mine, int64_t nmine, int64_t bytes, int64_t key_bytes, char *to) {
     int64_t found = 0;
     for (int64_t i = 0; i < nmine; i++) {
@@ -97,7 +97,7 @@ bool comm_union(Comm *comm, const void *mine, int64_t n, int64_t bytes, int64_t 
     bool ok = comm_agree(comm, words || error_set(error, EXIT_ENVIRONMENT, "out of memory"), error);
     char *known = NULL;
     *nall = 0;
-    while (ok) { /* the first process that has more says it */
+    while (ok) { /* the first process that has more records sends them */
         int first = 0;
         ok = comm->table->all_gather_words(comm, (uint64_t)records_new(known, *nall, mine, n, bytes, key_bytes, NULL), words, error);
         while (ok && first < comm->nprocesses && words[first] == 0)

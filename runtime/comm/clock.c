@@ -5,7 +5,7 @@
 
 enum { ROUNDS = 24 };
 
-/* Nobody leaves a barrier before all have come: where this process leaves one at o and process 0 came at i, its clock is at most o - i ahead, and likewise at least. */
+/* Nobody leaves a barrier before all have entered it: if this process leaves at o and process 0 entered at i, this clock is at most o - i ahead. Likewise from below. */
 bool comm_clock(Comm *comm, double *ahead, Error *error) {
     double came[ROUNDS], left[ROUNDS], first[2 * ROUNDS], least = -INFINITY, most = INFINITY;
     *ahead = 0;

@@ -1,4 +1,4 @@
-/* collect: collectives of few bytes over messages, for what processes agree upon. They are called in the same order everywhere, so that one tag serves them all. */
+/* collect: collectives of few bytes over messages, for what processes agree on. All ranks call them in the same order, so one tag is enough for all. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 enum { COLLECT_TAG = WIRE_TAGS - 1 };
 
-/* Waits for a message, giving way to others, with an eye on the clock. */
+/* Waits for a message and yields meanwhile. Fails after PRUN_TIMEOUT. */
 static bool wait_for(JobComm *job, WireMessage *message, const char *what, Error *error) {
     Pause pause = {.messages = true};
     for (;;) {
@@ -19,7 +19,7 @@ static bool wait_for(JobComm *job, WireMessage *message, const char *what, Error
     return true;
 }
 
-/* One message, there and back through prepare: collectives are rare. */
+/* Starts a message that is prepared for this use alone: collectives are rare. */
 static WireMessage *begin(JobComm *job, bool out, int rank, void *data, int64_t bytes, Error *error) {
     const WireTable *table = job->wire->table;
     WireMessage *message = table->prepare(job->wire, out, rank, COLLECT_TAG, data, bytes, error);
@@ -35,7 +35,7 @@ static bool finish(JobComm *job, WireMessage *message, const char *what, Error *
 }
 
 bool collect_broadcast(JobComm *job, const Group *group, void *data, int64_t bytes, const char *what, Error *error) {
-    int have = 1; /* members that have it; with each round twice as many */
+    int have = 1; /* members that have it: each round doubles them */
     for (; have <= group->self; have *= 2)
         continue;
     bool ok = true;

@@ -1,5 +1,5 @@
-/* hang: which ranks are where, when one has waited too long for others. It asks all by a message; each that waits too answers with its place, and says what it sees of processes on
- * its machine that do not wait. Who has not answered a moment later is silent: stopped, busy, or gone. There is no thread for that: ranks that wait look after messages anyway. */
+/* hang: reports where each rank is when one has waited too long for others. That one sends a message to all; each that waits too answers with its place, and what it sees of processes
+ * on its machine that do not wait. A rank that has not answered a moment later is silent: stopped, busy, or gone. No thread is needed: ranks that wait poll for messages anyway. */
 #include "runtime/comm/job.h"
 
 #include <signal.h>
@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 enum { HANG_TAG = WIRE_TAGS - 2, MATES = 8, LINES = 16 };
-static const double ANSWER_S = 0.5; /* a rank that waits looks up every 20 ms */
+static const double ANSWER_S = 0.5; /* a rank that waits polls every 20 ms */
 
-/* What a process is seen doing: a letter of /proc/PID/stat, 0 where it is not known. */
+/* What is known of a rank's process. state: a letter of /proc/PID/stat, 0: not known. */
 typedef struct Seen {
     int32_t rank;
     char state;
@@ -24,12 +24,12 @@ static const CommPlace unseen = {.doing = -1, .at = -1, .request = -1};
 typedef struct Answer {
     CommPlace place;
     int32_t nmates;
-    Seen mate[MATES]; /* of its machine, that do not seem to wait */
+    Seen mate[MATES]; /* ranks of its machine that do not seem to wait */
 } Answer;
 
 /* ---------------------------------------------------------------- processes of this machine */
 
-/* When it began, in the machine's ticks; 0: there is none with this number. */
+/* When the process began, in clock ticks of the machine; 0: there is none with this number. */
 static uint64_t process_look(long number, char *state) {
     char path[64], line[1024] = "";
     unsigned long long began = 0;
@@ -51,7 +51,7 @@ Process hang_process(const char *node) {
     return process;
 }
 
-/* Whether the rank's process can be seen from here, and what it does. */
+/* What the rank's process does, a letter; 0: it cannot be seen from here. */
 static char state_of(const JobComm *job, int rank) {
     const Process *process = job->processes ? &job->processes[rank] : NULL;
     char state;
@@ -82,7 +82,7 @@ void hang_kill(const JobComm *job) {
 
 /* ---------------------------------------------------------------- asking and answering */
 
-/* Mates that do not wait as this rank does, those first that will not do anything any more. */
+/* Fills in the ranks of this machine that do not wait, first those that are stopped or have ended. */
 static void look_at_mates(const JobComm *job, Answer *answer) {
     for (int pass = 0; pass < 2; pass++)
         for (int r = 0; r < job->comm.nranks && answer->nmates < MATES; r++) {
@@ -96,7 +96,7 @@ static void look_at_mates(const JobComm *job, Answer *answer) {
         }
 }
 
-/* Sends this rank's answer to all, takes theirs; true where one has come. */
+/* Sends this rank's answer to all and receives theirs; answered[r]: that of rank r has come. */
 static bool exchange(JobComm *job, Answer *answers, bool *answered, Error *error) {
     const WireTable *table = job->wire->table;
     const int n = job->comm.nranks, self = job->comm.process;
@@ -118,7 +118,7 @@ static bool exchange(JobComm *job, Answer *answers, bool *answered, Error *error
         }
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
-    free(in); /* the messages stay: the job ends */
+    free(in); /* the messages are not released: the job ends */
     return ok;
 }
 
@@ -173,7 +173,7 @@ static const char *state_words(char state) {
     }
 }
 
-/* What is known of a silent rank: by this one, or by one of its machine that has answered. */
+/* What is known of a silent rank, by this one or by one of its machine that has answered. */
 static Seen seen_of(const JobComm *job, int rank, const Answer *answers, const bool *answered) {
     const int node = job->node_of ? job->node_of[rank] : -1;
     Seen seen = {.rank = rank, .state = state_of(job, rank), .place = unseen};
@@ -191,7 +191,7 @@ static void put_ranks(const int *ranks, int n, Text *text) {
         text_printf(text, "%s%d", i == 0 ? " " : i + 1 < n ? ", " : " and ", ranks[i]);
 }
 
-/* Lines of ranks that wait, those of one place together. */
+/* Reports the ranks that wait, one line for each place. */
 static void put_waiting(JobComm *job, const Answer *answers, const bool *answered) {
     const int n = job->comm.nranks > 0 ? job->comm.nranks : 1;
     Text *said = calloc((size_t)n, sizeof *said);
@@ -220,7 +220,7 @@ static void put_waiting(JobComm *job, const Answer *answers, const bool *answere
     free(ranks);
 }
 
-/* Lines of silent ranks; *first: what is said of the first of them, "rank 2 is stopped by a signal and 2 more are silent". */
+/* Reports each silent rank in a line; *first: the first of them in short, "rank 2 is stopped by a signal, and 2 more are silent". */
 static void put_silent(JobComm *job, const Answer *answers, const bool *answered, Text *first) {
     int n = 0;
     for (int r = 0; r < job->comm.nranks; r++) {
@@ -244,7 +244,7 @@ bool hang_report(JobComm *job, const char *what, Error *error) {
     bool *answered = calloc((size_t)n, sizeof *answered);
     const bool before = job->comm.place->broken;
     job->comm.place->broken = 1;
-    if (before || !answers || !answered) { /* it has said so */
+    if (before || !answers || !answered) { /* reported already */
         free(answers);
         free(answered);
         if (job->wire->gone >= 0) return wire_gone(job->wire->gone, error);
@@ -265,5 +265,5 @@ bool hang_report(JobComm *job, const char *what, Error *error) {
         if (answered[r]) job->wire->table->leave(job->wire, r);
     }
     job->silent = answered;
-    return false; /* answers stay: messages lie there */
+    return false; /* answers is not freed: messages still use it */
 }

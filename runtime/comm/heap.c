@@ -1,5 +1,5 @@
-/* Shared memory of a node. The files are large and sparse: mapped once, so that a later allocation needs no word with the peers. What is
- * handed out is reserved first, so that a full /dev/shm is an error here and not a SIGBUS later. */
+/* Shared memory of a node. The files are large, sparse and mapped once, so that a later allocation needs no exchange with the peers. Memory
+ * is reserved before it is handed out, so that a full /dev/shm is an error here and not a SIGBUS later. */
 #include "runtime/comm/heap.h"
 #include <assert.h>
 #include <errno.h>
@@ -17,7 +17,7 @@ static const int64_t MAX_ADDRESSES = INT64_C(1) << 44; /* of a node; 47 bits are
 int64_t heap_limit(int nprocesses) {
     struct statvfs shm;
     int64_t bytes = INT64_C(1) << 34;
-    /* Where the limit cannot be asked for, the reservation of each block is what tells. */
+    /* Where the limit cannot be queried, the reservation of a block shows it. */
     if (statvfs("/dev/shm", &shm) == 0) bytes = (int64_t)shm.f_frsize * (int64_t)shm.f_bavail;
     if (bytes > MAX_ADDRESSES / nprocesses) bytes = MAX_ADDRESSES / nprocesses;
     return bytes / RESERVE_BYTES * RESERVE_BYTES;
@@ -28,7 +28,7 @@ static int64_t header_bytes(int nprocesses) {
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* Makes sure that the first `bytes` of the file are there. */
+/* Reserves memory for the first `bytes` of the file. */
 static bool heap_commit(Heap *heap, int64_t bytes, Error *error) {
     if (bytes <= heap->committed) return true;
     int64_t upto = (bytes + RESERVE_BYTES - 1) / RESERVE_BYTES * RESERVE_BYTES;

@@ -1,5 +1,5 @@
-/* Memory shared by the processes of a node. Each has one heap: a file in memory that all of them map, sparse, of which it hands out blocks
- * to itself; peers read them in place. A peer is sent an address as an offset. */
+/* Memory shared by the processes of a node. Each process has one heap, a sparse file in memory that all of them map. It allocates blocks of
+ * its own heap; peers read them in place. Addresses are passed to peers as offsets. */
 #pragma once
 #include "runtime/comm/comm.h"
 #include <semaphore.h>
@@ -10,14 +10,14 @@ typedef struct HeapCount {
     int64_t bytes, messages;
 } HeapCount;
 
-/* At the beginning of each heap; written by its owner, but for `wake` and `ending`. */
+/* At the beginning of each heap; only its owner writes it, except `wake` and `ending`. */
 typedef struct HeapHeader {
     uint64_t token;                   /* shows that a mapping is of the file that was meant */
     _Alignas(64) atomic_int sleeping; /* 1 while its owner is about to sleep on wake */
     sem_t wake;
-    _Alignas(64) CommPlace place;  /* where it is */
-    atomic_int ending;             /* in the heap of the node's first process: one of the node has said why the job ends */
-    _Alignas(64) HeapCount read[]; /* per process of the node: what the owner has read from it */
+    _Alignas(64) CommPlace place;  /* where its owner is */
+    atomic_int ending;             /* in the heap of the node's first process: a process has printed why the job ends */
+    _Alignas(64) HeapCount read[]; /* per process of the node: what the owner has read from that one */
 } HeapHeader;
 
 typedef struct HeapBlock {
@@ -28,10 +28,10 @@ typedef struct HeapBlock {
 typedef struct Heap {
     char name[64]; /* of the file, "" once it is unlinked */
     int fd;
-    int64_t bytes, committed; /* addresses; memory really taken */
+    int64_t bytes, committed; /* of addresses; of memory that is reserved */
     uint64_t token;
     int nprocesses, self;
-    char **base;       /* per process: its heap in this process */
+    char **base;       /* per process: where its heap is mapped here */
     HeapBlock *blocks; /* by address, without gaps */
     int nblocks, capacity;
 } Heap;
@@ -42,7 +42,7 @@ int64_t heap_limit(int nprocesses);
 bool heap_create(Heap *heap, const char *name, int64_t bytes, int nprocesses, int self, uint64_t token, Error *error);
 /* Maps the heap of another process. */
 bool heap_attach(Heap *heap, int process, const char *name, int64_t bytes, uint64_t token, Error *error);
-/* After all have attached: the file lives as long as it is mapped, and vanishes however the job ends. */
+/* To be called after all have attached: the file lives as long as it is mapped, so it vanishes however the job ends. */
 void heap_unlink(Heap *heap);
 void heap_destroy(Heap *heap);
 /* A block of at least one byte, aligned to 64; NULL and *error when the machine's shared memory is used up. */

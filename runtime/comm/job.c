@@ -1,4 +1,4 @@
-/* comm/job: one rank a process. Ranks of a node read each other's tensors in place (heap.c); ranks of different nodes exchange messages.
+/* comm/job: one rank per process. Ranks of a node read each other's tensors in place (heap.c); ranks of different nodes exchange messages.
  *
  * PRUN_COMM=shared      shared memory within a node, or an error (default: shared memory where there is some)
  * PRUN_COMM=messages    messages everywhere
@@ -18,7 +18,7 @@
 enum { SPINS = 2000, YIELDS = 200, CLOCK_EVERY = 16, ENDING_S = 10 };
 static const double YIELD_S = 0.002, STOPPED_S = 1;
 
-/* Until woken, or for a while: whoever waits for a message must look after it. */
+/* Sleeps until woken, or for a moment: a rank that waits for a message must poll for it. */
 static void sleep_turn(JobComm *job, const Pause *pause) {
     struct timespec until;
     if (pause->messages || !job->shares) {
@@ -32,7 +32,7 @@ static void sleep_turn(JobComm *job, const Pause *pause) {
     sem_timedwait(&heap_header(&job->heap, job->node.self)->wake, &until);
 }
 
-/* How long this rank has waited. A process that did not run meanwhile, as a signal had stopped it, has not waited: it begins anew, so that it hears of ranks that have waited for it. */
+/* How long this rank has waited. If a signal had stopped the process meanwhile, the count begins anew, so that this rank hears of ranks that have waited for it. */
 static double waited_s(Pause *pause) {
     const double now = now_seconds();
     if (pause->start_s == 0 || now - pause->looked_s > STOPPED_S) pause->start_s = now;
@@ -52,7 +52,7 @@ bool pause_turn(JobComm *job, Pause *pause) {
     if (pause->probe || pause->announced) job->wire->table->progress(job->wire);
     if (!job->crowded && turn < SPINS) return true;
     if (pause->announced) {
-        /* The caller has looked once more since the announcement, so nobody's wake can be missed. */
+        /* The caller has checked once more since the announcement, so no wake can be missed. */
         sleep_turn(job, pause);
         const double waited = waited_s(pause);
         return !is_called(job) && (job->comm.timeout_s <= 0 || waited < job->comm.timeout_s);
@@ -131,7 +131,7 @@ static bool job_overdue(Comm *comm, double waited_s, const char *what, Error *er
     return (!is_called(job) && (comm->timeout_s <= 0 || waited_s < comm->timeout_s)) || hang_report(job, what, error);
 }
 
-/* Another rank may end the job meanwhile. */
+/* Waits for so long: another rank may end the job meanwhile. */
 static void linger(JobComm *job, double seconds) {
     for (const double until = now_seconds() + seconds; now_seconds() < until;) {
         job->wire->table->progress(job->wire);
@@ -141,14 +141,14 @@ static void linger(JobComm *job, double seconds) {
 
 static void job_abort(Comm *comm, int code, const char *message) {
     JobComm *job = (JobComm *)comm;
-    /* A file that all ranks read is damaged for them all. And mpirun takes seconds to end a job that several ranks abort in the same moment. */
+    /* All ranks may fail alike, as on a damaged file that all read, and mpirun takes seconds to end a job that several ranks abort at once. */
     int turn = comm->process < 9 ? comm->process : 9;
-    if (job->silent) turn = hang_first(job) ? 0 : 10; /* all that answer have the same to say */
-    /* Or this one was stopped by a signal while the others asked: they have named it, and end the job. */
+    if (job->silent) turn = hang_first(job) ? 0 : 10; /* all that have answered would print the same */
+    /* This rank was stopped by a signal while the others asked: they have named it, and end the job. */
     if (job->silent && job->called && hang_whole(job)) turn = 10 * ENDING_S;
     linger(job, turn * 0.1);
     fflush(stdout);
-    /* Ranks that wait for one that has stopped give up together, and end when mpirun has heard the first of them. */
+    /* Ranks that wait for a stopped one give up together: one of the node prints, the others wait for mpirun to end them. */
     if (job->shares && atomic_exchange(&heap_header(&job->heap, 0)->ending, 1) != 0)
         linger(job, ENDING_S);
     else
@@ -202,7 +202,7 @@ static void job_close(JobComm *job) {
 static void job_destroy(Comm *comm) {
     if (!comm) return;
     Error error = {0};
-    /* Nobody unmaps what a peer still reads; and for one that does not come MPI_Finalize would wait for ever. */
+    /* Without the barrier memory could be unmapped that a peer still reads, and MPI_Finalize would wait for ever for a rank that does not come. */
     if (!job_barrier(comm, &error)) job_abort(comm, error.code, error.text);
     job_close((JobComm *)comm);
 }
@@ -223,7 +223,7 @@ static const CommTable job_table = {
     .free = job_free,
 };
 
-/* True on all ranks of node when ok is on all. */
+/* True on all ranks of the node when ok is true on all. */
 static bool all_agree(JobComm *job, bool ok) {
     Error ignored;
     int64_t *here = job->offsets, own = ok;
@@ -265,7 +265,7 @@ static bool heaps_open(JobComm *job, Error *error) {
 
 typedef struct Options {
     bool messages, shared;
-    int node_ranks; /* 0: as the machine is */
+    int node_ranks; /* 0: the real nodes */
 } Options;
 
 static bool options_read(Options *options, double *timeout_s, Error *error) {
@@ -291,7 +291,7 @@ static bool options_read(Options *options, double *timeout_s, Error *error) {
     return true;
 }
 
-/* Fills node, its numbers, processes, and local_rank, nlocal of the machine as it is, launch_rank where no launcher has said it. */
+/* Fills in node, node_of, processes, and of comm local_rank and nlocal on the real machine, launch_rank where no launcher has said it. */
 static bool nodes_find(JobComm *job, const Options *options, Error *error) {
     Comm *comm = &job->comm;
     const size_t n = (size_t)comm->nranks;
@@ -319,7 +319,7 @@ static bool nodes_find(JobComm *job, const Options *options, Error *error) {
     return ok;
 }
 
-/* All ranks, as far as they need each other to compare their arguments. */
+/* Fills in what ranks need of each other to compare their arguments. */
 static bool job_meet(JobComm *job, Error *error) {
     Comm *comm = &job->comm;
     comm->nranks = comm->nprocesses = job->world.n = job->wire->nranks;
@@ -337,7 +337,7 @@ static bool job_open(JobComm *job, const Options *options, Error *error) {
     if (!nodes_find(job, options, error)) return false;
     job->crowded = comm->nlocal > limits_cores("");
     if (job->node.n > 1 && !options->messages) {
-        Error why = {.reported = true}; /* as long as nothing fails here */
+        Error why = {.reported = true}; /* unless something fails on this rank */
         job->shares = heaps_open(job, &why);
         if (job->shares) comm->place = &heap_header(&job->heap, job->node.self)->place;
         if (!job->shares && options->shared)
@@ -352,7 +352,7 @@ static bool job_open(JobComm *job, const Options *options, Error *error) {
     return true;
 }
 
-/* wire: NULL after a failure, of which *error tells. */
+/* wire NULL: it could not be opened, and *error says why. */
 static Comm *job_create(JobComm *job, Wire *wire, const Options *options, const Common *common, bool readable, const Error *mistake,
                         Error *error) {
     job->wire = wire;
@@ -360,14 +360,14 @@ static Comm *job_create(JobComm *job, Wire *wire, const Options *options, const 
         *error = *mistake;
         if (comm_agree(&job->comm, readable, error) && job_open(job, options, error)) return &job->comm;
     }
-    comm_say(error); /* while the others still wait for this rank: mpirun ends all with the first that ends */
+    comm_say(error); /* while the others still wait for this rank: mpirun ends all when the first ends */
     job_close(job);
     return NULL;
 }
 
 Comm *comm_job_create(int *argc, char ***argv, const Meeting *meeting, const Common *common, Error *error) {
     Options options;
-    Error mistake = {0}; /* in this process's arguments: reported when all have been heard */
+    Error mistake = {0}; /* in this process's settings: reported when all have been heard */
     JobComm *job = calloc(1, sizeof *job);
     if (!job) {
         error_set(error, EXIT_ENVIRONMENT, "no memory for the communicator");

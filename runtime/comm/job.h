@@ -10,10 +10,10 @@ typedef struct Group {
     int *rank;
 } Group;
 
-/* A rank's process, as others on its machine see it: its number may be another's by then, when it has begun tells. */
+/* A rank's process, as others on its machine see it. Another process may get its number later: when it began tells them apart. */
 typedef struct Process {
     int64_t number;
-    uint64_t began; /* 0: nobody knows */
+    uint64_t began; /* 0: unknown */
     bool here;      /* on this machine */
     char node[sizeof((Comm *)0)->node];
 } Process;
@@ -25,8 +25,8 @@ typedef struct JobComm {
     Group world, node; /* node: the ranks that share memory, this one among them */
     Heap heap;
     bool shares;                          /* the heap is there, and more than one rank is in node */
-    bool heap_failed;                     /* an allocation found no room: later requests are messages */
-    bool crowded;                         /* more ranks than cores: waiting begins with giving way */
+    bool heap_failed;                     /* an allocation found no room: later requests use messages */
+    bool crowded;                         /* more ranks than cores: a wait yields at once, without spinning */
     int *node_of;                         /* world rank -> number in node, -1: elsewhere */
     int64_t *offsets;                     /* per number in node: where a control block of request.c is */
     int64_t message_bytes, message_count; /* sent in messages */
@@ -35,51 +35,51 @@ typedef struct JobComm {
     Process *processes; /* of each rank; NULL: not known yet */
     bool called;        /* another rank has waited for PRUN_TIMEOUT, not this one */
     bool *silent;       /* after hang_report: ranks that have not answered; else NULL */
-    Text report;        /* likewise: which ranks are where, lines of their own */
+    Text report;        /* likewise: lines that say where each rank is */
     bool kills;         /* no launcher ends a rank that hangs: the others on its machine do */
 } JobComm;
 
-/* collect.c: what (of each rank `bytes`) one member of a group says, or all say. Collective over the group; *error after PRUN_TIMEOUT. */
+/* collect.c: broadcasts or gathers `bytes` bytes of one or of each member of a group. Collective over the group; *error after PRUN_TIMEOUT. */
 bool collect_broadcast(JobComm *job, const Group *group, void *data, int64_t bytes, const char *what,
                        Error *error); /* from the first member */
 bool collect_gather(JobComm *job, const Group *group, const void *own, int64_t bytes, void *all, const char *what,
-                    Error *error); /* to it */
+                    Error *error); /* to the first member */
 bool collect_all_gather(JobComm *job, const Group *group, const void *own, int64_t bytes, void *all, const char *what, Error *error);
 
-/* A wait in progress: spins, then gives way, then sleeps; knows when it has lasted too long. */
+/* A wait in progress: spins, then yields, then sleeps; knows when it has lasted too long. */
 typedef struct Pause {
     double start_s;
     double looked_s; /* when the clock was last read */
     int64_t turns;
     bool messages;  /* messages may arrive while this rank waits: it sleeps only for moments */
-    bool probe;     /* and the caller itself does not look after messages, which must be given time */
+    bool probe;     /* and the caller does not poll for messages: pause_turn must let them progress */
     bool announced; /* the peers know that it sleeps */
 } Pause;
-/* Lets others run. False after PRUN_TIMEOUT, or where another rank has waited so long. */
+/* One turn of a wait: lets others run. False after PRUN_TIMEOUT, or where another rank has waited so long. */
 bool pause_turn(JobComm *job, Pause *pause);
 void pause_end(JobComm *job, Pause *pause);
-/* Wakes the processes of the node with these numbers that sleep. */
+/* Wakes those processes of the node with these numbers that sleep. */
 void wake(JobComm *job, const int *node_ranks, int n);
-/* This rank has waited in vain for one that has ended, or the connection to it: the others do not all know. False. */
+/* Notes that this rank has waited in vain for one that is gone, or whose connection is; not all others know. Returns false. */
 static inline bool job_broken(JobComm *job) {
     job->comm.place->broken = 1;
     return false;
 }
-/* hang.c: this process, for others. */
+/* hang.c: describes this process to others. */
 Process hang_process(const char *node);
-/* Another rank has waited too long, and asks where this one is. */
+/* Whether another rank has waited too long and asks where this one is, or this one has given up. */
 bool hang_called(JobComm *job);
-/* This rank has waited too long for `what`, or another one has: all that wait tell each other where they are; who has not after a moment is silent. *error names the silent, job->report
- * has the rest. False. */
+/* When this rank, or another one, has waited too long for `what`: all that wait tell each other where they are; one that has not after a moment is silent. *error names the silent
+ * ranks, job->report has the rest. Returns false. */
 bool hang_report(JobComm *job, const char *what, Error *error);
 /* Whether this is the first rank that is not silent. */
 bool hang_first(const JobComm *job);
 /* Whether all ranks have answered. */
 bool hang_whole(const JobComm *job);
-/* Ends the silent ranks of this machine where nobody else does. */
+/* Kills the silent ranks of this machine where no launcher does. */
 void hang_kill(const JobComm *job);
 
-/* watch.c: from watch_begin on a thread ends this process when its launcher has ended, and when MPI_Init lasts longer than limit_s (0: for ever). NULL: there is no
+/* watch.c: starts a thread that ends this process when its launcher has ended, or when MPI_Init takes longer than limit_s (0: no limit). NULL: there is no
  * such thread. */
 typedef struct Watch Watch;
 Watch *watch_begin(double limit_s);
@@ -88,9 +88,9 @@ void watch_end(Watch *watch);
 
 /* stale.c: the number that Open MPI has given this job, 0: unknown. */
 uint64_t stale_job(void);
-/* Before MPI_Init: shows as long as this process lives that its job does. A file to close at the end, -1: there is none. */
+/* Before MPI_Init: takes a lock that shows, as long as this process lives, that its job does. Returns a file to close at the end, -1: none. */
 int stale_claim(void);
-/* Removes the shared memory of jobs of this user that are over on this machine. One process of a node. */
+/* Removes the shared memory of jobs of this user that are over on this machine. Called by one process of a node. */
 void stale_remove(void);
 
 /* request.c and transfer.c: rows of the CommTable. */

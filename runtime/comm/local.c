@@ -1,5 +1,5 @@
-/* comm/local: all ranks of a job in one process, in lock step. A rank that starts leaves its buffers; when every rank with which it
- * exchanges data, directly or through others, has started too, the one that waits moves the data of them all. */
+/* comm/local: all ranks of a job in one process, in lock step. A rank that starts notes its buffers; when every rank with which it
+ * exchanges data, directly or through others, has started too, the next one that waits moves the data of all of them. */
 #include "runtime/comm/comm.h"
 #include "runtime/comm/pull.h"
 #include <assert.h>

@@ -1,5 +1,5 @@
-/* meeting: how the ranks of a job without MPI find each other. Rank 0 listens at an address that all know; each other rank connects there, sends its number and the address where it
- * listens itself, and gets the addresses of the others. Then each connects with those of lower numbers. */
+/* meeting: how the ranks of a job without MPI find each other. Rank 0 listens at an address that all know; each other rank connects there, sends its number and the port where it
+ * listens itself, and gets the addresses of the others. Then each connects to those of lower numbers. */
 #include "ir/layout.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/meeting.h"
@@ -19,7 +19,7 @@
 
 static const double say_every_s = 10, retry_s = 0.05, hello_s = 10, unheard_s = 1;
 static const double others_s =
-    3; /* a node says once what keeps it from the meeting: for so long other ranks wait, which their launcher ends sooner */
+    3; /* only the first rank of a node prints at once why it cannot meet: the others wait so long, and their launcher ends them sooner */
 static const char magic[8] = "prun 4";
 
 /* What a rank says of itself. */
@@ -32,14 +32,14 @@ typedef struct Hello {
 
 /* What rank 0 answers: OK and the places, or why not. */
 typedef struct Answer {
-    int32_t ok, said;     /* said: rank 0 says itself why, once for all */
-    int32_t rank, nranks; /* where the job goes on with fewer ranks: who one is then; -1: it is not needed */
+    int32_t ok, said;     /* said: rank 0 itself prints why, once for all */
+    int32_t rank, nranks; /* which rank of how many the receiver is: the job may go on with fewer; -1: it is not needed */
     char why[240];
 } Answer;
 
 /* Where a rank listens. */
 typedef struct Place {
-    struct sockaddr_storage address; /* as rank 0 sees it; of rank 0's own machine perhaps a loopback */
+    struct sockaddr_storage address; /* as rank 0 sees it; on rank 0's own machine perhaps a loopback */
     socklen_t n;
     int32_t port;
 } Place;
@@ -56,12 +56,12 @@ static bool number_of(const char *name, long least, long most, int *value, Error
     return true;
 }
 
-/* LOCAL_RANK, or what it is called; -1: nobody says. */
+/* Reads LOCAL_RANK, or Slurm's variable for it; it stays -1 where there is none. */
 static bool local_of(const char *name, Meeting *meeting, Error *error) {
     return !getenv(name) || number_of(name, 0, MAX_RANKS - 1, &meeting->local_rank, error);
 }
 
-/* The first of "node[01-04,07],other": node01. */
+/* The first host of a list as "node[01-04,07],other": node01. */
 static void first_host(const char *list, char *host, size_t n) {
     const size_t plain = strcspn(list, ",[");
     int length = snprintf(host, n, "%.*s", (int)(plain < n ? plain : n - 1), list);
@@ -69,7 +69,7 @@ static void first_host(const char *list, char *host, size_t n) {
         snprintf(host + length, n - (size_t)length, "%.*s", (int)strspn(list + plain + 1, "0123456789"), list + plain + 1);
 }
 
-/* Whether srun has started this process: a batch script, and a shell of salloc, have a number for their step that no srun has, or none. */
+/* Whether srun has started this process: in a batch script and a shell of salloc the step number is one that srun never gives, or missing. */
 static bool is_slurm_step(void) {
     const char *step = getenv("SLURM_STEP_ID");
     char *end = NULL;
@@ -84,7 +84,7 @@ int meeting_slurm(bool *alone) {
     return step ? atoi(tasks ? tasks : getenv("SLURM_NTASKS")) : 0;
 }
 
-/* Slurm says who this is; a port all ranks of a step make of its number. */
+/* Takes rank and address from Slurm's variables; all ranks of a step compute the same port from its number. */
 static bool find_slurm(Meeting *meeting, Error *error) {
     enum { FIRST_PORT = 20000, PORTS = 20000 };
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
@@ -132,7 +132,7 @@ static void sleep_s(double seconds) {
     nanosleep(&(struct timespec){.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)}, NULL);
 }
 
-/* What every socket here is, made or accepted; -1 stays -1. */
+/* Sets the options that every socket here has, created or accepted; -1 stays -1. */
 static int prepared(int fd) {
     const int on = 1;
     if (fd < 0) return -1;
@@ -155,7 +155,7 @@ static int connect_to(const struct sockaddr *address, socklen_t n) {
     return -1;
 }
 
-/* All n bytes within a time; false where the other end is silent, or gone. */
+/* Sends or receives all n bytes before `until`, 0: no limit; false where the other end is silent, or gone. */
 static bool move_all(int fd, bool out, void *data, size_t n, double until) {
     for (size_t at = 0; at < n;) {
         const double left = until - now_seconds();
@@ -171,7 +171,7 @@ static bool move_all(int fd, bool out, void *data, size_t n, double until) {
     return true;
 }
 
-/* On every address of this machine; port 0: any, which *port tells. */
+/* Listens on every address of this machine; port 0: at any port, which *port then tells. */
 static int listen_at(int *port, int nranks) {
     struct sockaddr_in6 both = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any, .sin6_port = htons((uint16_t)*port)};
     struct sockaddr_in four = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY), .sin_port = htons((uint16_t)*port)};
@@ -201,7 +201,7 @@ int meeting_listen(int *port, int nranks, Error *error) {
     return fd;
 }
 
-/* Of somebody who comes within a time, -1: nobody. */
+/* The socket of a connection that comes within wait_s; -1: none came. */
 static int accept_one(int listening, double wait_s, struct sockaddr_storage *from, socklen_t *n) {
     struct pollfd one = {.fd = listening, .events = POLLIN};
     struct sockaddr_storage ignored;
@@ -246,14 +246,14 @@ static void put_missing(Text *text, const int *sockets, int nranks) {
     if (more > 0) text_printf(text, " and %d more", more);
 }
 
-/* What has come to rank 0: of each rank its socket (-1: none), what it says, and where it listens. */
+/* Who has come to rank 0: of each rank its socket (-1: none), what it says, and where it listens. */
 typedef struct Guests {
     int *sockets;
     Hello *hello;
     Place *places;
 } Guests;
 
-/* Those that have ended meanwhile, or their nodes, may come again. */
+/* Forgets ranks that have ended meanwhile: they, or their nodes, may come again. */
 static void drop_gone(Guests *guests, int nranks) {
     for (int r = 1; r < nranks; r++) {
         char byte;
@@ -286,7 +286,7 @@ static bool refuse(const Hello *hello, const Meeting *meeting, const Guests *gue
     return true;
 }
 
-/* Two that start one node are of two launches, and nobody knows which of them is this one's: the first rank of the node that another one has started; 0: there is none. */
+/* Two launchers of one node belong to two launches, and nobody knows which is this job's. Returns the first rank of the node that came from another launcher; 0: there is none. */
 static int find_rival(const Hello *hello, const Meeting *meeting, const Guests *guests) {
     if (meeting->per_node == 0 || hello->rank < meeting->per_node || hello->rank >= meeting->nranks) return 0;
     const int first = hello->rank / meeting->per_node * meeting->per_node;
@@ -295,7 +295,7 @@ static int find_rival(const Hello *hello, const Meeting *meeting, const Guests *
     return 0;
 }
 
-/* Somebody has come: one of the job, or somebody else. False and *error: of two launches that cannot be told apart. */
+/* Handles a new connection, of the job's ranks or of somebody else. False and *error: two launches cannot be told apart. */
 static bool welcome(int fd, const struct sockaddr_storage *from, socklen_t n, const Meeting *meeting, Guests *guests, Error *error) {
     Hello hello;
     Answer answer = {.ok = 0};
@@ -327,14 +327,14 @@ static bool welcome(int fd, const struct sockaddr_storage *from, socklen_t n, co
     return rival == 0;
 }
 
-/* With how many ranks the job goes on of which only so many are there; 0: it does not. */
+/* With how many ranks the job goes on when only `there` of them have come; 0: it does not. */
 static int enough(const Meeting *meeting, int there) {
     for (int i = 0; i < meeting->nfewer; i++)
         if (meeting->fewer[i] <= there) return meeting->fewer[i];
     return 0;
 }
 
-/* What is wrong with the address where the ranks are to meet, as this host sees it, which listens at all of its own: nothing, or "; .." */
+/* Appends what is wrong with the address where the ranks are to meet, seen from this host, which listens at all of its own: nothing, or "; .." */
 static void put_wrong_address(Text *text, const Meeting *meeting) {
     const struct addrinfo want = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
@@ -395,7 +395,7 @@ static bool answer_one(int fd, const Answer *answer, const Place *places) {
            (!answer->ok || answer->rank < 0 || move_all(fd, true, (void *)places, (size_t)answer->nranks * sizeof *places, until));
 }
 
-/* Those that are there become ranks 0 to nranks - 1 in their order, and hear of it; the others have no place, and no socket. */
+/* The ranks that have come become ranks 0 to nranks - 1 in their order and are told so; those left over are told that they are not needed. */
 static bool number_anew(int *sockets, Place *places, int there, int nranks, Error *error) {
     bool ok = true;
     int n = 1;
@@ -417,7 +417,7 @@ static bool number_anew(int *sockets, Place *places, int there, int nranks, Erro
     return ok;
 }
 
-/* Those that have connected and were not heard yet: they would take a closed socket for a rank 0 that says nothing. */
+/* Answers those that have connected and were not heard yet: they would take a closed socket for a rank 0 that has ended. */
 static void answer_unheard(int listening, const Answer *answer) {
     Hello hello;
     for (int fd; (fd = accept_one(listening, 0, NULL, NULL)) >= 0; close(fd))
@@ -432,7 +432,7 @@ static bool host_meeting(Meeting *meeting, int *sockets, Error *error) {
     Guests guests = {sockets, calloc(n, sizeof *guests.hello), calloc(n, sizeof *guests.places)};
     bool ok = (guests.hello && guests.places) || error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", meeting->nranks);
     ok = ok && wait_for_all(listening, meeting, &guests, &going, error);
-    if (!ok) comm_say(error); /* the launcher ends this rank soon after another one of the node that hears of it */
+    if (!ok) comm_say(error); /* at once: when another rank of the node hears of it and ends, the launcher ends this one */
     for (int r = 1; r < meeting->nranks && !ok; r++)
         if (sockets[r] >= 0) answer_one(sockets[r], &(Answer){.said = 1}, NULL);
     if (!ok) answer_unheard(listening, &(Answer){.said = 1});
@@ -446,7 +446,7 @@ static bool host_meeting(Meeting *meeting, int *sockets, Error *error) {
 
 /* ---------------------------------------------------------------- the others */
 
-/* Address of rank 0, tried until it listens. */
+/* Connects to rank 0, trying until it listens; *first: its address. */
 static int reach_first(const Meeting *meeting, Place *first, double until, Error *error) {
     const struct addrinfo want = {.ai_socktype = SOCK_STREAM};
     char port[16];
@@ -472,7 +472,7 @@ static int reach_first(const Meeting *meeting, Place *first, double until, Error
     return -1;
 }
 
-/* Of a lower rank: it listens since before it came to rank 0. One on rank 0's machine is known there by a loopback perhaps, which means another machine here. */
+/* Connects to a lower rank, which listens since before it came to rank 0. Rank 0 may know one on its own machine by a loopback, which means another machine here. */
 static int reach(const Place *place, const Place *first) {
     Place at = is_loopback(&place->address) ? *first : *place;
     set_port(&at.address, place->port);
@@ -519,7 +519,7 @@ static bool attend_meeting(Meeting *meeting, int *sockets, Error *error) {
     Place *places = calloc((size_t)meeting->nranks, sizeof *places);
     bool ok = places || error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", meeting->nranks);
     ok = ok && (sockets[0] = reach_first(meeting, &first, until, error)) >= 0;
-    /* Rank 0 may wait for others: what it says then comes a little later than its own time is over. */
+    /* Rank 0 may still wait for others: its answer may come a little after its own time is over. */
     if (ok && (!move_all(sockets[0], true, &hello, sizeof hello, until) ||
                !move_all(sockets[0], false, &answer, sizeof answer, until > 0 ? until + hello_s : 0))) {
         if (meeting->per_node > 0) sleep_s(others_s); /* rank 0 may have told another rank of this node why */

@@ -47,8 +47,8 @@ void walk_init(PieceRuns *walk, const Piece *piece, const Box *const *boxes, int
     }
 }
 
-/* The dimensions whose odometer turned, for the caller to follow in its offsets: advances index; the loops below `*wrapped` went back to 0
- * and loop *wrapped went one on. */
+/* Advances index to the next run. Returns the loop that went one on, for the caller to follow in its offsets: the loops inside it went back
+ * to 0. -1: all did. */
 static inline int odometer_turn(int nouter, const int64_t *extent, int64_t *index) {
     int d = nouter - 1;
     while (d >= 0 && ++index[d] == extent[d])
@@ -106,7 +106,7 @@ enum { MAX_TERMS = 8, BLOCK = 2048 };
 
 typedef void CombineFn(void *target, const void *const *source, int nsources, int64_t n, bool add);
 
-/* first: to = a OP b OP ..; next: to = to OP a OP ... Each is a loop of its own so that the compiler vectorises it. */
+/* Without add: to = a OP b OP ..; with it: to = to OP a OP ... Each is a loop of its own so that the compiler vectorises it. */
 #define LOOP(EXPRESSION)                                                                                                                   \
     for (int64_t i = 0; i < n; i++)                                                                                                        \
     to[i] = EXPRESSION

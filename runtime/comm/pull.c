@@ -53,7 +53,7 @@ static bool piece_add(void *context, const Piece *piece) {
         vec_push(b->arena, &pulls->pulls, (Pull){.transfer = b->transfer, .round = piece->round, .piece = *piece, .add = piece->term > 0});
         pull = &pulls->pulls.at[pulls->pulls.n - 1];
     }
-    if ((pull->nsources & (pull->nsources - 1)) == 0) { /* full at powers of two */
+    if ((pull->nsources & (pull->nsources - 1)) == 0) { /* the array is full at powers of two */
         PullSource *more = arena_alloc(b->arena, sizeof *more * (size_t)(pull->nsources ? 2 * pull->nsources : 1));
         if (pull->nsources) memcpy(more, pull->source, sizeof *more * (size_t)pull->nsources);
         pull->source = more;
@@ -131,7 +131,7 @@ bool pulls_init(Pulls *pulls, Arena *arena, const Transfer *transfers, int n, in
 }
 
 void pulls_execute(Pulls *pulls, int round, PullBaseFn *base, void *context, void *const *target) {
-    enum { MANY = 16 }; /* sources resolved at a time; the rest continue onto the target */
+    enum { MANY = 16 }; /* sources taken in one pass; further passes add to the target */
     for (int i = 0; i < pulls->pulls.n; i++) {
         Pull *pull = &pulls->pulls.at[i];
         if (pull->round != round) continue;

@@ -1,10 +1,10 @@
-/* pull: what communicators share: walks over pieces of tensors, and what one rank receives in a request. Not seen but by communicators. */
+/* pull: what communicators share: walks over pieces of tensors, and what one rank receives in a request. Only for communicators. */
 #pragma once
 #include "runtime/comm/comm.h"
 
 /* ---------------------------------------------------------------- piece.c */
 
-/* A part of a tensor walked in row-major order as runs that are contiguous in every memory that takes part: `outer` loops around a
+/* A part of a tensor walked in row-major order as runs that are contiguous in every memory that takes part: `nouter` loops around a
  * run of `unit` elements; the walk begins `skip` elements into the run at `index` and is `count` elements long. */
 typedef struct PieceRuns {
     int nouter;
@@ -46,7 +46,7 @@ typedef struct PullSource {
 /* Elements of the target that are computed from one or several sources: a copy, or a sum in the order of its terms. */
 typedef struct Pull {
     int transfer, round;
-    bool add; /* onto what earlier pulls have put there */
+    bool add; /* to what earlier pulls have put there */
     int nsources;
     PullSource *source;
     Piece piece; /* from, term: of the first source */
@@ -73,17 +73,17 @@ typedef struct Pulls {
     int64_t *source_bytes, *target_bytes; /* per transfer: this rank's local buffers */
 } Pulls;
 
-/* The pulls of `rank`. packed(context, from): the elements of `from` come as messages (its view is the packed one); NULL: none do. */
+/* Builds the pulls of `rank`. packed(context, from): the elements of rank `from` come in packed messages; NULL: none do. */
 bool pulls_init(Pulls *pulls, Arena *arena, const Transfer *transfers, int n, int nranks, int rank, bool (*packed)(void *context, int from),
                 void *context, Error *error);
-/* Executes one round: base(context, transfer, source, round) is the memory of a term, target[i] that of transfer i. Adds up what came from
- * other ranks in peers[].moved_bytes. */
+/* Executes one round: base(context, transfer, source, round) is the memory of a term, target[i] the target of transfer i. Adds the bytes
+ * that came from other ranks to peers[].moved_bytes. */
 typedef const void *PullBaseFn(void *context, int transfer, const PullSource *source, int round);
 void pulls_execute(Pulls *pulls, int round, PullBaseFn *base, void *context, void *const *target);
-/* A request is started and waited for in turn. started: and not waited for yet. False: *error, EXIT_INTERNAL. */
+/* Whether a request is started and waited for in turn. started: it was started and not waited for yet. False: *error, EXIT_INTERNAL. */
 bool request_may_start(bool started, int rank, Error *error);
 bool request_may_wait(bool started, int rank, Error *error);
-/* The transfers with everything that they point to, in the arena; their layouts are those of comm_layouts. */
+/* A copy of the transfers and all that they point to, in the arena; its layouts are what comm_layouts makes of them. */
 Transfer *transfers_copy(Arena *arena, const Transfer *transfers, int n, int nranks);
 static inline int64_t align_bytes(int64_t bytes, int64_t to) {
     return (bytes + to - 1) / to * to;

@@ -1,6 +1,6 @@
 /* Prepares the requests of comm/job. Within a node a rank reads what it needs where its peers have it; a control block per rank and request
- * says how far its owner is. Between nodes, one packed message per peer and round. Either way the same pulls, in the same order, so the
- * same bits. */
+ * says how far its owner is. Between nodes, it gets one packed message per peer and round. Either way the pulls and their order are the
+ * same, so the bits are too. */
 #include "runtime/comm/request.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -99,8 +99,8 @@ static bool messages_open(JobComm *job, CommRequest *request, Error *error) {
     return true;
 }
 
-/* Takes a control block, tells the node where it is; no shared memory for this request unless every rank of the node has one. A rank without a request (NULL) has none,
- * and takes part all the same. */
+/* Allocates a control block and tells the node where it is; the request uses shared memory only if every rank of the node has one. A rank without a request (NULL) has
+ * none, but takes part. */
 static bool control_open(JobComm *job, CommRequest *request, int ntransfers, Error *error) {
     if (!job->shares) return true;
     int64_t bytes = (int64_t)sizeof(Control) + 4 * ntransfers * (int64_t)sizeof(int64_t), at = -1, *all = job->offsets;
@@ -123,7 +123,7 @@ static bool control_open(JobComm *job, CommRequest *request, int ntransfers, Err
     return true;
 }
 
-/* Two slots for all that peers read here, if that is little. */
+/* Allocates two slots for all that peers read from this rank, if that is little. */
 static void slots_open(JobComm *job, CommRequest *request) {
     int64_t bytes = 0;
     bool any = false;

@@ -3,7 +3,7 @@
 #include "runtime/comm/job.h"
 #include "runtime/comm/pull.h"
 
-/* In the owner's heap. Epochs count the uses of the request, from 1; they wrap. */
+/* In the owner's heap. The flags are epochs, which count the uses of the request from 1; they wrap. */
 typedef struct Control {
     _Alignas(64) _Atomic uint32_t arrived;
     _Atomic uint32_t reduced, done;
@@ -37,9 +37,9 @@ struct CommRequest {
     bool started, shared, small;
     Control *control;                /* own */
     Control **peer;                  /* per number in node */
-    Ints provider[2];                /* numbers in node of those whose sources, whose sums this rank reads */
+    Ints provider[2];                /* numbers in node of the ranks whose sources, whose sums this one reads */
     Ints reader, related;            /* of those that read from this rank; of all that may wait for it */
-    bool *source_read, *target_read; /* per transfer: by somebody in the node */
+    bool *source_read, *target_read; /* per transfer: a rank of the node reads it */
     char *slot[2];                   /* small: per turn, sources and then targets */
     void **staged;                   /* [source, target][transfer]: copies in the heap of tensors that lie elsewhere; NULL until needed */
     void **target, **work;           /* the caller's; where sums are made that others read */

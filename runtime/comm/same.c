@@ -26,7 +26,7 @@ static void put_ranks(Text *text, const uint64_t *words, int n, uint64_t word) {
     }
 }
 
-/* On process 0: who says what, the first few. */
+/* On process 0: the first few values, and which ranks have them. */
 static void describe(Text *text, const Common *common, const uint64_t *words, const char *texts, int n) {
     enum { FEW = 4 };
     text_printf(text, "%s is not the same on all ranks:", common->what);
@@ -78,11 +78,11 @@ bool comm_same(Comm *comm, const Common *common, int code, Error *error) {
         return false;
     }
     int n = 0;
-    for (; common[n].what; n++) /* with their places: what was said of one thing is not what was said of another */
+    for (; common[n].what; n++) /* with its index: equal values of two things are not the same */
         all = XXH64(&(uint64_t[]){said_hash(common[n].said), (uint64_t)n}, 2 * sizeof(uint64_t), all);
     char number[32];
     snprintf(number, sizeof number, "%d", n);
-    /* Lists of other lengths would be gathered in vain. */
+    /* The number is compared first: lists of different lengths cannot be. */
     bool ok = comm->table->all_gather_words(comm, all, words, error), same = true;
     for (int p = 1; ok && p < comm->nprocesses; p++)
         same = same && words[p] == words[0];

@@ -1,6 +1,6 @@
-/* stale: shared memory that jobs have left whose mpirun was killed. Each rank holds a lock on a file in Open MPI's folder of its session as long as it lives, however it
- * ends; the file is named after the job, and so is the job's shared memory: prun's own, and Open MPI's (vader_segment.NODE.USER.JOB.RANK). Where nobody holds the lock,
- * the job is over on this machine, also as seen from another container. A process's number would not tell: containers count them for themselves. */
+/* stale: removes shared memory left by jobs whose mpirun was killed. Until a rank ends, in whatever way, it holds a lock on a file in its session's folder of Open
+ * MPI. The file is named after the job, and so is the job's shared memory: prun's own, and Open MPI's (vader_segment.NODE.USER.JOB.RANK). If nobody holds the lock,
+ * the job is over on this machine, also as seen from another container. A process number would not show that: each container has its own numbers. */
 #include "runtime/comm/job.h"
 #include <dirent.h>
 #include <errno.h>
@@ -18,7 +18,7 @@ uint64_t stale_job(void) {
     return job ? strtoull(job, NULL, 10) : 0;
 }
 
-/* A lock on the whole file, F_RDLCK or F_WRLCK; false where another process has one that is against it. */
+/* Locks the whole file, F_RDLCK or F_WRLCK; false where another process holds a conflicting lock. */
 static bool lock_file(int fd, short type) {
     struct flock whole = {.l_type = type, .l_whence = SEEK_SET};
     return fcntl(fd, F_SETLK, &whole) == 0;
@@ -41,7 +41,7 @@ int stale_claim(void) {
 typedef struct Mark {
     char *path;
     unsigned long long job;
-    int fd; /* with a lock on it, -1: a rank holds one */
+    int fd; /* locked by this process; -1: a rank holds a lock */
 } Mark;
 typedef struct Marks {
     VEC(Mark) at;
@@ -68,7 +68,7 @@ static void find_marks(Marks *marks, const char *folder) {
     if (files) closedir(files);
 }
 
-/* Another session may have come to the same number. */
+/* Whether no session has a live job of this number: another one may have given the same. */
 static bool is_over(const Marks *marks, unsigned long long job) {
     for (int i = 0; i < marks->at.n; i++)
         if (marks->at.at[i].job == job && marks->at.at[i].fd < 0) return false;
@@ -110,7 +110,7 @@ void stale_remove(void) {
     for (const struct dirent *session; sessions && (session = readdir(sessions)) != NULL;) {
         const char *folder = arena_printf(&marks.arena, "%s/%s", top, session->d_name);
         if (session->d_name[0] != '.' && strcmp(folder, own) != 0)
-            find_marks(&marks, folder); /* closing a file would give up this process's lock on it */
+            find_marks(&marks, folder); /* closing a file in its own folder would give up this process's lock */
     }
     if (sessions) closedir(sessions);
     bool any = false;

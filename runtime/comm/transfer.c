@@ -1,8 +1,8 @@
-/* A use of a request of comm/job: start, and wait, which moves the data. Three points where ranks of a node meet: before sources are read
- * (arrived), before sums are (reduced), and before the sources may change again (done). Small sources are copied into one of two slots by
- * turns: their owner need not wait for its readers, only for those of the turn before the last; so a small all_reduce has two such points.
+/* Uses a request of comm/job: start, and wait, which moves the data. Ranks of a node synchronize at three points: before sources are read
+ * (arrived), before sums are read (reduced), and before the sources may change again (done). Small sources are copied into one of two slots
+ * in turn: their owner waits only for the readers of the use before the last, so a small all_reduce has two such points.
  *
- * The library's own collectives are not used: their order of terms changes with size and number of ranks, and what they send cannot be
+ * MPI's own collectives are not used: their order of terms changes with size and number of ranks, and what they send cannot be
  * counted. */
 #include "runtime/comm/request.h"
 #include <string.h>
@@ -16,7 +16,7 @@ static bool flag_reached(const Control *control, Flag flag, uint32_t epoch) {
     return (int32_t)(atomic_load(at) - epoch) >= 0;
 }
 
-/* A rank has not come. */
+/* Fails because a rank has not come. */
 static bool request_late(JobComm *job, const CommRequest *request, Error *error) {
     Text text = {0};
     request_describe(request, &text);
@@ -85,14 +85,14 @@ static bool messages_send(JobComm *job, CommRequest *request, int round, Error *
     return true;
 }
 
-/* Memory in the heap that stands for a tensor that lies elsewhere: which 0 a source, 1 a target. */
+/* Heap memory that stands in for a tensor outside the heap; which: 0 a source, 1 a target. */
 static void *staged(JobComm *job, CommRequest *request, int which, int transfer, Error *error) {
     void **at = &request->staged[which * (request->ntransfers + 1) + transfer];
     if (!*at) *at = heap_alloc(&job->heap, which ? request->pulls.target_bytes[transfer] : request->pulls.source_bytes[transfer], error);
     return *at;
 }
 
-/* Chooses where peers read each tensor, copies sources there that are not there yet, and writes down the offsets. */
+/* Chooses where peers read each tensor, copies sources that are not there yet, and writes the offsets into the control block. */
 static bool sources_publish(JobComm *job, CommRequest *request, Error *error) {
     int n = request->ntransfers, turn = request->epoch & 1;
     char *slot = request->slot[turn], *base = job->heap.base[job->node.self];
@@ -135,7 +135,7 @@ bool request_start(Comm *comm, CommRequest *request, int driven, const void *con
     request->started = true;
     request->epoch++;
     comm->place->request = request->number;
-    for (int round = 0; round < 2; round++) /* the buffers are free when the sends of the use before are over */
+    for (int round = 0; round < 2; round++) /* the buffers are free when the sends of the last use are over */
         if (!messages_wait(job, request, request->out.at, request->out.n, round, error)) return false;
     if (!messages_receive(job, request, error) || !messages_send(job, request, 0, error)) return false;
     if (!request->shared) return true;
@@ -161,7 +161,7 @@ static const void *source_base(void *context, int transfer, const PullSource *so
     return request->in.at[request->in_of[round * b->job->comm.nranks + from]].buffer + source->message_bytes;
 }
 
-/* Everything that this rank receives in a round; counted for the rank that had it, too, where that rank did nothing to send it. */
+/* Executes all that this rank receives in a round; what it reads in place is counted for its owner too, which did nothing to send it. */
 static bool round_execute(JobComm *job, CommRequest *request, int round, void *const *target, Error *error) {
     if (!messages_wait(job, request, request->in.at, request->in.n, round, error)) return false;
     Base base = {.job = job, .request = request};
@@ -181,7 +181,7 @@ static bool round_execute(JobComm *job, CommRequest *request, int round, void *c
     return true;
 }
 
-/* After round 0 the caller's target gets the sums that were made elsewhere for others to read. */
+/* After round 0: copies sums that were made elsewhere, for others to read, to the caller's target. */
 static void sums_copy(CommRequest *request) {
     for (int i = 0; i < request->ntransfers; i++)
         if (request->work[i] != request->target[i]) memcpy(request->target[i], request->work[i], (size_t)request->pulls.target_bytes[i]);

@@ -10,7 +10,7 @@
 
 enum { MAX_LINKS = 16, EVERY_S = 1 };
 
-/* This process or one above it, and the one that has started it. */
+/* This process or an ancestor, and its parent. */
 typedef struct Link {
     long child, parent;
 } Link;
@@ -25,7 +25,7 @@ struct Watch {
     Link link[MAX_LINKS]; /* from this process up to the launcher */
 };
 
-/* 0: there is no such process any more. */
+/* The parent's number; 0: there is no such process any more. */
 static long parent_of(long process) {
     char path[64], line[512] = "";
     if (process == (long)getpid()) return (long)getppid();
@@ -39,14 +39,14 @@ static long parent_of(long process) {
     return parent;
 }
 
-/* The process number of mpirun, or of its daemon on this node, which Open MPI's folder of the session is named after; 0: unknown. */
+/* The process number of mpirun, or of its daemon on this node; Open MPI's session folder is named after it. 0: unknown. */
 static long launcher(void) {
     const char *folder = getenv("OMPI_MCA_orte_jobfam_session_dir"), *name = folder ? strrchr(folder, '/') : NULL;
     return name && strncmp(name, "/pid.", 5) == 0 ? atol(name + 5) : 0;
 }
 
-/* A shell may stand between the launcher and this process, and outlive it. Where the launcher is not found above, another namespace's perhaps, only the process right
- * above this one is looked at. */
+/* Lists the processes up to the launcher: a shell may stand between and outlive it. Where the launcher is not found, perhaps as it is in another namespace, only the
+ * parent is looked at. */
 static void find_links(Watch *watch) {
     long top = launcher(), child = (long)getpid();
     for (watch->nlinks = 0; watch->nlinks < MAX_LINKS;) {
@@ -77,7 +77,7 @@ static bool is_alone(const Watch *watch) {
     return false;
 }
 
-/* In one write: other ranks say the same in the same moment. */
+/* Prints in one write: other ranks print the same at the same moment. */
 static _Noreturn void give_up(const char *what) {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     char text[256];

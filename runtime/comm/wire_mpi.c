@@ -1,4 +1,4 @@
-/* wire_mpi: messages of MPI. */
+/* wire_mpi: messages over MPI. */
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ struct WireMessage {
     MPI_Request parts[]; /* persistent */
 };
 
-/* MPI's own words for a failure. */
+/* Reports a failure in MPI's own words. */
 static bool mpi_check(int code, const char *what, Error *error) {
     if (code == MPI_SUCCESS) return true;
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -83,7 +83,7 @@ static bool mpi_has_come(Wire *wire, int tag) {
     return some != 0;
 }
 
-/* MPI_Abort ends it. */
+/* Nothing to do: MPI_Abort ends it. */
 static void mpi_leave(Wire *wire, int rank) {
     (void)wire, (void)rank;
 }
@@ -118,12 +118,12 @@ static const WireTable mpi_table = {
     .destroy = mpi_destroy,
 };
 
-/* Where addresses are short, MPI_Init may wait for ever, or crash. */
+/* With too few addresses MPI_Init may wait for ever, or crash. */
 static bool check_room(Error *error) {
     const char *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE"), *number = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
     int64_t need = ((int64_t)256 << 20) + ((int64_t)8 << 20) * (here ? atoi(here) : 1), left = limits_addresses();
     if (left < 0 || left >= need) return true;
-    if (number && strcmp(number, "0") != 0) return error_reported(error, EXIT_ENVIRONMENT); /* by the node's first */
+    if (number && strcmp(number, "0") != 0) return error_reported(error, EXIT_ENVIRONMENT); /* the node's first prints it */
     return error_set(
         error, EXIT_ENVIRONMENT,
         "not enough memory for Open MPI: it maps up to %lld MiB of addresses, and this process can have %lld (ulimit -v): raise the limit",

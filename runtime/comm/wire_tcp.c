@@ -1,5 +1,5 @@
-/* wire_tcp: messages over sockets, one between each two ranks. A message is a head and its bytes; what arrives before somebody has started to receive it is kept. Sockets are
- * looked after by who waits: there is no thread. */
+/* wire_tcp: messages over sockets, one between each two ranks. A message is a head and its bytes; one that arrives before its receive has been started is kept. Whoever waits
+ * polls the sockets: there is no thread. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static const uint32_t head_magic = 0x70727569;
 typedef enum { IDLE, WAITING, DONE } Stage;
 
 struct WireMessage {
-    WireMessage *next; /* in the line of its peer */
+    WireMessage *next; /* in the queue of its peer */
     bool out;
     Stage stage;
     int rank;
@@ -32,7 +32,7 @@ struct WireMessage {
     char *data;
 };
 
-/* What has come, or is coming, before its receiver. */
+/* A message that came, or is coming, before its receive was started. */
 typedef struct Early {
     struct Early *next;
     Head head;
@@ -43,11 +43,11 @@ typedef struct Early {
 typedef struct Peer {
     int fd;                   /* -1: this rank, or one that has gone */
     WireMessage *out, **last; /* in the order in which they were started */
-    WireMessage *in;          /* that wait */
+    WireMessage *in;          /* receives that wait */
     Early *early;
-    Head head;        /* of what is coming */
+    Head head;        /* of the message that is coming */
     int64_t arrived;  /* of head and bytes */
-    WireMessage *own; /* that takes the bytes; NULL: late */
+    WireMessage *own; /* the receive that takes its bytes; NULL: late does */
     Early *late;
 } Peer;
 
@@ -65,7 +65,7 @@ static void peer_gone(Peer *peer) {
 
 /* ---------------------------------------------------------------- receiving */
 
-/* Takes the first that waits for the tag out of the line. */
+/* Takes the first receive that waits for the tag out of the queue. */
 static WireMessage *find_waiting(Peer *peer, int tag) {
     for (WireMessage **at = &peer->in; *at; at = &(*at)->next) {
         WireMessage *message = *at;
@@ -76,7 +76,7 @@ static WireMessage *find_waiting(Peer *peer, int tag) {
     return NULL;
 }
 
-/* Who receives what is announced. False: it makes no sense, and what follows would not either. */
+/* Finds out where the message goes that the head announces. False: the head makes no sense, so what follows would not either. */
 static bool open_arriving(Peer *peer) {
     const Head *head = &peer->head;
     if (head->magic != head_magic || head->tag < 0 || head->size < 0) return false;
@@ -100,7 +100,7 @@ static void close_arriving(Peer *peer) {
     peer->arrived = 0;
 }
 
-/* The first that has come whole for this message; one that is still coming is waited for. */
+/* Fills a receive with the first early message of its tag; leaves it waiting where that is still coming. */
 static void take_early(Peer *peer, WireMessage *message) {
     for (Early **at = &peer->early; *at; at = &(*at)->next) {
         Early *early = *at;
@@ -149,14 +149,14 @@ static void receive_some(Peer *peer) {
         }
         peer->arrived += got;
         if (!of_head || peer->arrived < head) continue;
-        if (peer->head.magic == head_magic && peer->head.tag == TAG_END) _Exit((int)peer->head.size); /* it has said why */
+        if (peer->head.magic == head_magic && peer->head.tag == TAG_END) _Exit((int)peer->head.size); /* the sender has printed why */
         if (!open_arriving(peer)) peer_gone(peer);
     }
 }
 
 /* ---------------------------------------------------------------- sending */
 
-/* Bytes of head and data, from `moved` on. */
+/* Sends of the queued messages, each from `moved` on, what the socket takes. */
 static void send_some(Peer *peer) {
     while (peer->fd >= 0 && peer->out) {
         WireMessage *message = peer->out;
@@ -173,7 +173,7 @@ static void send_some(Peer *peer) {
         const ssize_t sent = sendmsg(peer->fd, &all, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
         if (sent < 0) {
-            receive_some(peer); /* why it takes no more, perhaps */
+            receive_some(peer); /* perhaps it says why it takes no more */
             peer_gone(peer);
             return;
         }
@@ -265,7 +265,7 @@ static void unlink_message(WireMessage **line, const WireMessage *message) {
 static void tcp_release(Wire *wire, WireMessage *message) {
     if (!message) return;
     Peer *peer = &((TcpWire *)wire)->peer[message->rank];
-    if (message->stage == WAITING) { /* after a failure: this peer is not heard any more */
+    if (message->stage == WAITING) { /* after a failure: nothing more is received from this peer */
         unlink_message(message->out ? &peer->out : &peer->in, message);
         peer->last = &peer->out;
         while (*peer->last)
@@ -276,14 +276,14 @@ static void tcp_release(Wire *wire, WireMessage *message) {
     free(message);
 }
 
-/* Tells all: they would wait for this one. What is not read when a connection ends may take with it what was sent last, so all that still comes is read, for a second. */
+/* Tells all ranks, which would wait for this one. Closing a connection with unread data may discard what was sent last, so all that still comes is read, for a second. */
 static _Noreturn void tcp_abort(Wire *wire, int code) {
     const Head end = {.tag = TAG_END, .magic = head_magic, .size = code};
     const double until = now_seconds() + 1;
     TcpWire *own = (TcpWire *)wire;
     for (int r = 0; r < wire->nranks; r++) {
         Peer *peer = &own->peer[r];
-        const bool amid = peer->out && peer->out->moved > 0; /* another message: that this rank is gone the connection tells */
+        const bool amid = peer->out && peer->out->moved > 0; /* amid another message: the closed connection tells that this rank is gone */
         if (peer->fd < 0 || (!amid && send(peer->fd, &end, sizeof end, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)) continue;
         shutdown(peer->fd, SHUT_WR);
     }
