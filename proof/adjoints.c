@@ -1,4 +1,4 @@
-/* adjoints: the gradient of each operator of a graph alone, at small sizes that keep what is particular about it. */
+/* adjoints: checks the gradient of each operator of a graph by itself, at small sizes that keep the structure of its operands. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,17 +14,18 @@ typedef struct OperatorCase {
     OpCode op;
     int nin;
     TensorType in[MAX_IN];
-    int same[MAX_IN]; /* the first operand that is the same value */
+    int same[MAX_IN]; /* the index of the first operand that is the same value */
     Attr attr[MAX_ATTRS];
 } OperatorCase;
 
-enum { HIDDEN = 3 }; /* at most so many hidden slices */
+enum { HIDDEN = 3 }; /* at most this many hidden slices */
 
 static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* A value that is two operands, matmul(w, w), ties its letters together: they get the largest of their sizes, or their own where one of the dimensions has no letter. */
+/* A value that is two operands, as in matmul(w, w), ties their letters together: these get the larger of their sizes, or the dimension's
+ * own size where one dimension has no letter. */
 static void tie_letters(const OperatorCase *p, const Letters *letters, int64_t *size) {
     for (bool tied = false; !tied;) {
         tied = true;
@@ -41,7 +42,7 @@ static void tie_letters(const OperatorCase *p, const Letters *letters, int64_t *
     }
 }
 
-/* Sizes of the letters: neighbours differ, so that exchanging two is seen. */
+/* Gives the letters small sizes. Neighbouring sizes differ, so that exchanging two letters is noticed. */
 static void shrink_letters(OperatorCase *p, const Graph *graph, const Node *node, const Letters *letters) {
     int64_t size[32];
     for (int l = 0; l < letters->n; l++)
@@ -54,7 +55,8 @@ static void shrink_letters(OperatorCase *p, const Graph *graph, const Node *node
     if (replicas >= 0 && graph->values.at[node->out[0]].type.hidden) p->attr[replicas].i = size[(int)letters->out[0][0]];
 }
 
-/* Divides pairs of an operand's and a result's dimension by common primes as long as neither becomes 1: the same groups at fewer elements. */
+/* Divides pairs of an operand's and a result's dimension by common primes while neither becomes 1. This keeps the groups of dimensions,
+ * with fewer elements. */
 static void shrink_reshape(OperatorCase *p, const TensorType *result) {
     Shape *x = &p->in[0].shape, y = result->shape;
     int hidden = p->in[0].hidden;
@@ -73,7 +75,7 @@ static void shrink_reshape(OperatorCase *p, const TensorType *result) {
     memcpy(p->attr[0].ints, y.dim + hidden, sizeof *y.dim * (size_t)p->attr[0].n);
 }
 
-/* What is left of a dimension, before it and behind it: two elements and one each. */
+/* Shrinks a sliced dimension: two elements are kept, and one each is cut off before and after them. */
 static void shrink_slice(OperatorCase *p, const TensorType *whole) {
     for (int k = 0; k < whole->shape.ndim - whole->hidden; k++) {
         int d = whole->hidden + k;
@@ -92,7 +94,7 @@ static void shrink_slice(OperatorCase *p, const TensorType *whole) {
     }
 }
 
-/* What is put before and behind: one element each. */
+/* Shrinks the padding to one element each before and after. */
 static void shrink_padding(OperatorCase *p, const TensorType *dy, const TensorType *result) {
     for (int k = 0; k < result->shape.ndim - result->hidden; k++) {
         const int d = result->hidden + k;
@@ -106,7 +108,8 @@ static void shrink_padding(OperatorCase *p, const TensorType *dy, const TensorTy
     }
 }
 
-/* Keys and widths have no letters: so many are as good as thousands. Before the letters, which a value that is two operands ties to them. */
+/* Shrinks keys and widths, which have no letters. This comes before the letters are shrunk, as a value that is two operands ties letters to
+ * these dimensions. */
 static void shrink_attention(OperatorCase *p) {
     enum { KEYS = 5, WIDTH = 3 };
     const int lead = p->in[1].shape.ndim - 2, width = p->in[0].shape.ndim - 1;
@@ -183,7 +186,7 @@ static void pattern_key(Key *key, const OperatorCase *p) {
 
 /* ---------------------------------------------------------------- the check */
 
-/* The operator alone, its results' gradients as inputs, its adjoint. */
+/* A graph of the operator alone, with its results' gradients as inputs, and its adjoint. */
 typedef struct Alone {
     Graph graph;
     int node, in[MAX_IN], dy[MAX_OUT], dx[MAX_IN];
@@ -215,7 +218,7 @@ static bool alone_build(Alone *a, const OperatorCase *p, Arena *arena, char *why
     return true;
 }
 
-/* <dy, derivative along v> against the sum of <dx_i, v_i>. */
+/* Compares <dy, derivative along v> with the sum of <dx_i, v_i>. */
 static bool alone_compare(const Alone *a, const OperatorCase *p, uint64_t seed, Arena *arena, char *why, size_t n) {
     const Graph *graph = &a->graph;
     const Node *node = &graph->nodes.at[a->node];
@@ -242,7 +245,7 @@ static bool alone_compare(const Alone *a, const OperatorCase *p, uint64_t seed, 
     if (!field_tangent(graph, node, in, din, out, dout, why, n)) return false;
     for (int k = 0; k < node->nout; k++)
         if (dout[k].at && a->dy[k] >= 0) forward = fe_add(forward, fe_dot(values[a->dy[k]].at, dout[k].at, shape_elements(&out[k].global)));
-    /* What enters the replicas of data_parallel has the mean of their gradients as its own. */
+    /* The gradient of a value that data_parallel replicates is the mean of the replicas' gradients. */
     if (p->op == OP_replicate && p->attr[op_attr(OP_replicate, "mean")].i)
         forward = fe_mul(forward, fe_inverse(fe_integer(out[0].global.dim[0])));
     if (forward == backward) return true;
@@ -262,7 +265,7 @@ static bool pattern_check(const OperatorCase *p, uint64_t seed, char *why, size_
 bool field_operator_gradients(const Graph *graph, uint64_t seed, int *npatterns, char *why, size_t n) {
     Arena arena;
     arena_init(&arena);
-    SeenTable whole = {0}, small = {0}; /* at full size, and made small */
+    SeenTable whole = {0}, small = {0}; /* the operators at full size, and shrunk */
     Key *key = arena_alloc(&arena, sizeof *key);
     char reason[512];
     *npatterns = 0;

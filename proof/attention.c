@@ -1,6 +1,6 @@
-/* attention: attention, what it is taken apart into, and its gradient, over the field. Of a query q the scores are s_j = scale q k_j of the keys j that it may see,
- * m the largest, e the hash in place of exp: sum = sum of e(s_j - m), y = (sum of e(s_j - m) v_j) / sum. With p_j = e(s_j - m) / sum, t_j = dy v_j and
- * g_j = p_j (t_j - dy y) scale the gradients are dq = sum of g_j k_j, dk_j = sum over queries of g_j q, dv_j = sum over queries of p_j dy. */
+/* attention: attention, the operators that it is expanded into, and its gradient, over the field. A query q has the scores s_j = scale q k_j for the keys j that it may see. With m
+ * the largest score and e the hash in place of exp: sum = sum of e(s_j - m), y = (sum of e(s_j - m) v_j) / sum. With p_j = e(s_j - m) / sum, t_j = dy v_j and g_j = p_j (t_j - dy
+ * y) scale the gradients are dq = sum of g_j k_j, dk_j = sum over queries of g_j q, dv_j = sum over queries of p_j dy. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,9 @@
 
 /* ---------------------------------------------------------------- letters */
 
-/* attention and what it is taken apart into. Tensors, a letter each: Q and Y [lead.., share, m, width], S the same with width 1, K and V [lead.., n, width], M a mask
- * that broadcasts to [lead.., share, m, n]; widths are needed whole, and so have no letter; nor have the keys of attention itself, whose results are no sums over them. */
+/* The tensors of attention and of the operators that it is expanded into, one character each: Q and Y [lead.., share, m, width], S the same
+ * with width 1, K and V [lead.., n, width], M a mask that broadcasts to [lead.., share, m, n]. Widths are needed whole, so they have no
+ * letter; nor have the keys of attention itself, whose results are not sums over them. */
 static const char *attention_tensors(OpCode op) {
     return op == OP_dot_product_attention ? "QKVMYSS"
            : op == OP_attention_grad      ? "QYKVYSSMQKV"
@@ -85,9 +86,9 @@ bool attention_letters(const Graph *graph, const Node *node, Letters *letters, c
 typedef struct Scores {
     const FieldTensor *q, *k, *v, *mask; /* v, mask: NULL where there is none */
     int lead;                            /* dimensions of k before its keys, the hidden one too */
-    int64_t group, m, n, d, e;           /* queries' heads of a head of keys; of this box: queries, keys; widths */
+    int64_t group, m, n, d, e;           /* query heads per head of keys; in this box: queries, keys; widths */
     int64_t first_query, first_key;
-    int ndim; /* of the scores, which run over q's dimensions but the last one, and the keys */
+    int ndim; /* of the scores, whose dimensions are q's without the last one, then the keys */
     int64_t mask_stride[MAX_NDIM + 1];
     bool causal;
     Fe scale;
@@ -98,7 +99,7 @@ static int64_t held(const FieldTensor *t, int d) {
     return t->box.end[d] - t->box.begin[d];
 }
 
-/* Whether dimension d of a and f of b are the same part of one size. */
+/* Whether dimension d of a and f of b have the same size and hold the same part. */
 static bool same_part(const FieldTensor *a, int d, const FieldTensor *b, int f) {
     return a->global.dim[d] == b->global.dim[f] && a->box.begin[d] == b->box.begin[f] && a->box.end[d] == b->box.end[f];
 }
@@ -175,7 +176,7 @@ static int64_t rows_of(const Scores *c) {
     return rows;
 }
 
-/* The first key of the head of keys that a row of queries has. */
+/* The index of the first key of the head of keys that a row of queries uses. */
 static int64_t keys_at(const Scores *c, int64_t row) {
     return row / (c->m * c->group) * c->n;
 }
@@ -196,7 +197,7 @@ static Fe score(const Scores *c, const Fe *q, const Fe *k, int64_t row, int64_t 
     return fe_mul(c->scale, fe_dot(q + row * c->d, k + (keys_at(c, row) + j) * c->d, c->d));
 }
 
-/* s: the scores of a row; the largest of those that it sees, the lowest number where it sees none. */
+/* Sets c->s to the scores of a row. Returns the largest of those that the row sees; the lowest number where it sees none. */
 static Fe row_scores(const Scores *c, int64_t row) {
     Fe most = FIELD_P / 2 + 1;
     for (int64_t j = 0; j < c->n; j++) {
@@ -206,7 +207,7 @@ static Fe row_scores(const Scores *c, int64_t row) {
     return most;
 }
 
-/* s: e(s - most), 0 of what the row does not see. Their sum. */
+/* Sets c->s to e(s - most), or 0 for keys that the row does not see. Returns the sum. */
 static Fe row_powers(const Scores *c, int64_t row, Fe most) {
     Fe sum = 0;
     for (int64_t j = 0; j < c->n; j++) {
@@ -216,7 +217,7 @@ static Fe row_powers(const Scores *c, int64_t row, Fe most) {
     return sum;
 }
 
-/* to += factor of each key times its row of `rows`, which are this wide. */
+/* to += by * factor of each key times its row of `rows`, which has `width` elements. */
 static void add_rows(const Scores *c, int64_t row, const Fe *factor, const Fe *rows, int64_t width, Fe by, Fe *to) {
     const Fe *at = rows + keys_at(c, row) * width;
     for (int64_t j = 0; j < c->n; j++) {
@@ -226,9 +227,9 @@ static void add_rows(const Scores *c, int64_t row, const Fe *factor, const Fe *r
     }
 }
 
-/* Results by their meaning; NULL: the operator has not got it. */
+/* The results by meaning; NULL: the operator does not have it. */
 typedef struct Results {
-    Fe *y, *most, *sum; /* y: of attention_sums the product, not divided */
+    Fe *y, *most, *sum; /* y: for attention_sums the product before division */
 } Results;
 
 static Results results_of(const Node *node, const FieldTensor *out) {
@@ -288,7 +289,8 @@ double attention_work(const Node *node, const FieldTensor *in) {
 
 /* ---------------------------------------------------------------- tangent */
 
-/* ds: the derivatives of the scores of a row, s being those; that of the largest, the mean over those that are it. */
+/* Sets c->ds to the derivatives of a row's scores c->s. Returns the derivative of the largest score: the mean over the scores equal to
+ * it. */
 static Fe row_moves(const Scores *c, int64_t row, const FieldTensor *dq, const FieldTensor *dk, Fe most) {
     Fe moved = 0, count = 0;
     for (int64_t j = 0; j < c->n; j++) {
@@ -302,7 +304,8 @@ static Fe row_moves(const Scores *c, int64_t row, const FieldTensor *dq, const F
     return fe_mul(moved, fe_inverse(count));
 }
 
-/* With w_j = e(s_j - m): dw_j = w_j (ds_j - dm); the sum and the product move by those, and by w_j dv_j; their quotient y by (dproduct - y dsum) / sum. */
+/* With w_j = e(s_j - m): dw_j = w_j (ds_j - dm); the sum changes by these, the product by these times v_j and by w_j dv_j; their quotient y
+ * by (dproduct - y dsum) / sum. */
 bool attention_tangent(const Node *node, const FieldTensor *in, const FieldTensor *din, FieldTensor *dout, char *why, size_t n) {
     Scores c;
     if (!open_scores(node, in, &c, why, n)) return false;

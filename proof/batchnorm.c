@@ -1,6 +1,6 @@
-/* batchnorm: batch_norm and its gradient: which dimensions its kernel takes in parts, and what it computes over the field. Channels are dimension 1 of x [n, c, ..]; all
- * others are one channel's, and needed whole. With n the normalised elements, (x - mean) root, root the hash that stands for rsqrt of variance plus eps:
- * y = n weight + bias. The gradient is given mean and variance: dbias is the sum of dy, dweight that of dy n, dx = (dy - dbias / count - n dweight / count) weight root. */
+/* batchnorm: batch_norm and its gradient: which dimensions may be split, and what the operator computes over the field. Channels are dimension 1 of x [n, c, ..]; all other
+ * dimensions belong to a channel and are needed whole. With n the normalised elements (x - mean) root, and root the hash in place of rsqrt of variance plus eps: y = n weight +
+ * bias. The gradient is given mean and variance: dbias is the sum of dy, dweight that of dy n, dx = (dy - dbias / count - n dweight / count) weight root. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +9,8 @@
 
 /* ---------------------------------------------------------------- letters */
 
-/* The one letter is that of the channels. wide: operands, and results, that are as x; the others have an element a channel. */
+/* The only letter is that of the channels. wide: how many operands have x's shape, as the first result does; the others have one element a
+ * channel. */
 bool batch_norm_letters(const Graph *graph, const Node *node, int wide, Letters *letters, char *why, size_t n) {
     const TensorType *x = &graph->values.at[node->in[0]].type;
     const int hidden = x->hidden, channel = hidden + 1;
@@ -31,13 +32,13 @@ bool batch_norm_letters(const Graph *graph, const Node *node, int wide, Letters 
 
 /* ---------------------------------------------------------------- values */
 
-/* Hidden slices, and in each [n, c, s]. */
+/* The hidden slices; each is [n, c, s]. */
 typedef struct Planes {
     int64_t slices, n, c, s;
-    Fe inverse, eps; /* inverse: of a channel's elements */
+    Fe inverse, eps; /* inverse: 1 / the number of a channel's elements */
 } Planes;
 
-/* Every tensor that is not as x must have x's channels: these are rows of `numbers`. */
+/* Sets *planes. Every tensor in `numbers` must hold the channels that x holds. */
 static bool planes_open(const Node *node, const FieldTensor *x, const FieldTensor *numbers, int nnumbers, Planes *planes, char *why,
                         size_t n) {
     const int hidden = x->hidden, channel = hidden + 1;
@@ -65,7 +66,7 @@ static bool same_box(const FieldTensor *a, const FieldTensor *b) {
     return same;
 }
 
-/* Where element i of a channel lies in x: of channel `item`, slices' channels behind each other. */
+/* The offset in x of element i of channel `item`; channels are counted slice after slice. */
 static int64_t place_of(const Planes *planes, int64_t item, int64_t i) {
     const int64_t slice = item / planes->c, channel = item % planes->c;
     return ((slice * planes->n + i / planes->s) * planes->c + channel) * planes->s + i % planes->s;

@@ -10,7 +10,7 @@ enum { MAX_LETTERS = 3 * MAX_NDIM, A = 0, B = 1, Y = 2 };
 
 typedef struct Contraction {
     int n;                   /* letters */
-    int8_t map[3][MAX_NDIM]; /* per dimension of a, b, result: its letter, or -1: size 1, repeated */
+    int8_t map[3][MAX_NDIM]; /* per dimension of a, b, result: its letter; -1: size 1, repeated */
     bool in[3][MAX_LETTERS]; /* the tensor has the letter */
     int64_t begin[MAX_LETTERS], end[MAX_LETTERS];
     int64_t stride[3][MAX_LETTERS];
@@ -18,12 +18,12 @@ typedef struct Contraction {
 
 /* ---------------------------------------------------------------- letters */
 
-/* Batch dimensions align right, the hidden one is one of them; matrices are the last two. */
+/* Batch dimensions, the hidden one among them, align right; the last two dimensions are the matrices. */
 static bool letters_matmul(Contraction *c, const Node *node, const FieldTensor *const *t) {
     const FieldTensor *y = t[Y];
     int last = y->global.ndim - 1;
     if (last - y->hidden < 1) return false;
-    c->n = last + 2; /* result dimensions have their numbers, the contracted one is the last */
+    c->n = last + 2; /* a result dimension's letter is its number; the contracted letter is the last */
     for (int d = 0; d <= last; d++)
         c->map[Y][d] = (int8_t)d;
     for (int i = 0; i < 2; i++) {
@@ -44,7 +44,7 @@ static bool letters_matmul(Contraction *c, const Node *node, const FieldTensor *
     return true;
 }
 
-/* A letter of the spec is a letter, the hidden dimension one more. */
+/* Each letter of the spec is a letter here; the hidden dimension is one more. */
 static bool letters_einsum(Contraction *c, const Node *node, const FieldTensor *const *t) {
     const char *at = node->attr[0].text ? node->attr[0].text : "";
     int8_t letter[26];
@@ -71,7 +71,7 @@ static bool letters(Contraction *c, const Node *node, const FieldTensor *const *
     return node->op == OP_einsum ? letters_einsum(c, node, t) : letters_matmul(c, node, t);
 }
 
-/* What each letter runs over, by the tensors' boxes, which must agree. */
+/* Sets the range of each letter from the tensors' boxes, which must agree. */
 static bool ranges(Contraction *c, const FieldTensor *const *t, char *why, size_t n) {
     bool set[MAX_LETTERS] = {false};
     int64_t size[MAX_LETTERS];
@@ -104,10 +104,10 @@ static bool ranges(Contraction *c, const FieldTensor *const *t, char *why, size_
 
 /* ---------------------------------------------------------------- loops */
 
-/* Letters of one kind, run through as one index. */
+/* The letters of one kind, combined into one index. */
 typedef struct IndexGroup {
     int64_t count;
-    int64_t *offset[3]; /* per tensor: of each value of the index */
+    int64_t *offset[3]; /* per tensor: its offset for each value of the index */
 } IndexGroup;
 
 typedef enum { BATCH, ROWS, COLUMNS, SUMMED, NKINDS } Kind;
@@ -139,7 +139,8 @@ static bool group_make(const Contraction *c, Kind kind, IndexGroup *group) {
     return true;
 }
 
-/* Each of an operand's rows (of a batch), contiguous in the summed index: *rows[i] is at row + i * pitch. Packs where they are not. */
+/* Returns an operand's rows (of one batch), contiguous in the summed index; row i begins at i * *pitch. Packs them where they are not
+ * contiguous. */
 static const Fe *rows_of(const Fe *x, int t, const IndexGroup *of, const IndexGroup *summed, Fe *packed, int64_t *pitch) {
     bool contiguous = true;
     for (int64_t k = 0; contiguous && k < summed->count; k++)

@@ -4,4 +4,4 @@
 
 bool contraction_matmul(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
 bool contraction_einsum(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
-double contraction_work(const Node *node, const FieldTensor *in, const FieldTensor *out); /* multiplications */
+double contraction_work(const Node *node, const FieldTensor *in, const FieldTensor *out); /* in multiplications */

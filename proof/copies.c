@@ -1,7 +1,8 @@
-/* copies: a node that says that it computes once more what another one does gives the same values.
+/* copies: checks that a node marked as a recomputation of another node gives the same values.
  *
- * By induction in the order of nodes: both are the same operator with the same attributes and types, and each operand of the copy is the original's own or, where one is of a node that
- * computes the other's once more, or both of copies of a third, the same result. Operators are functions of their operands, so the results are equal. What reads a copy thus reads the original's value. */
+ * By induction in the order of nodes: both are the same operator with the same attributes and types. Each operand of the copy is the original's operand, or the same result of a
+ * node that is a copy of that operand's node, its original, or another copy of the same node. Operators are functions of their operands, so the results are equal. A reader of a
+ * copy thus reads the original's value. */
 #include "ir/rules.h"
 #include "proof/internal.h"
 
@@ -14,7 +15,7 @@ static bool same_operator(const Graph *graph, const Node *copy, const Node *orig
     return same;
 }
 
-/* The node that a node before the present one computes once more, or itself. Each copy names a node before it. */
+/* The original of a node that precedes the one being checked, or the node itself. Each copy names a node before it. */
 static int computed_by(const Graph *graph, int node) {
     while (graph->nodes.at[node].copy_of > 0)
         node = graph->nodes.at[node].copy_of;

@@ -1,4 +1,4 @@
-/* cut: operators that take tensors apart and put them together: slice, slice_grad, concat, split. Letters, what is read of operands, and values over the field. */
+/* cut: operators that cut and join tensors: slice, slice_grad, concat, split. Their letters, what they read of operands, and their values over the field. */
 #include "proof/cut.h"
 
 #include <string.h>
@@ -21,7 +21,8 @@ static int64_t slice_begins(const Node *node, Plain whole, int d, int64_t *lengt
     return at[0];
 }
 
-/* A dimension that is cut, or in which zeros are put before and behind, has the letter of the result: what its parts need of the operand is somewhere else there. */
+/* A dimension that is cut, or padded with zeros, has the letter of the result: the range that a part needs of the operand is at other
+ * indices there. */
 static bool slicing(const Node *node, Plain whole, Plain slice, Letters *letters, char *why, size_t n) {
     const bool pads = node->op == OP_slice_grad;
     if (node->attr[0].n != whole.ndim || node->attr[1].n != whole.ndim || slice.ndim != whole.ndim)
@@ -37,14 +38,15 @@ static bool slicing(const Node *node, Plain whole, Plain slice, Letters *letters
     return true;
 }
 
-/* The axis along which tensors are joined or one is divided, hidden dimensions not counted; -1: none of `whole`. */
+/* The axis along which tensors are joined or one is divided, hidden dimensions not counted; -1: `whole` has no such axis. */
 static int joint_axis(const Node *node, Plain whole) {
     const Attr *given = &node->attr[node->op == OP_concat ? 0 : 1];
     const int64_t axis = given->given ? given->i + (given->i < 0 ? whole.ndim : 0) : 0;
     return axis >= 0 && axis < whole.ndim ? (int)axis : -1;
 }
 
-/* The parts stand behind each other along the axis, and fill `whole`. What is joined has the letter of the whole there, of which each part is somewhere else. */
+/* The parts follow each other along the axis and fill `whole`. Along it they have the letter of the whole, in which each part is at other
+ * indices. */
 static bool joining(const Node *node, Plain whole, const Plain *parts, int nparts, Letters *letters, int8_t *whole_map,
                     int8_t (*part_maps)[MAX_NDIM], char *why, size_t n) {
     const int axis = joint_axis(node, whole);
@@ -96,14 +98,15 @@ bool cut_reach(const Graph *graph, const Node *node, int operand, int dim, int64
     if (begin >= end) return true;
     begin += pads ? -first : first;
     end += pads ? -first : first;
-    if (pads && begin < 0) begin = 0; /* what is outside is zeros, or another operand's */
+    if (pads && begin < 0) begin = 0; /* what is outside is zero, or another operand's */
     if (pads && end > length) end = length;
     return begin >= end || (begin >= from && end <= to);
 }
 
 /* ---------------------------------------------------------------- values */
 
-/* Copies between a piece and the place of its first element in the whole: shift[d] is piece to whole. inward: the whole is the result, of which other elements stay as they are. */
+/* Copies between a piece and the whole: an index in the piece plus shift[d] is the index in the whole. inward: into the whole, whose other
+ * elements stay unchanged. */
 static bool copied(const FieldTensor *piece, const FieldTensor *whole, const int64_t *shift, bool inward, char *why, size_t n) {
     Walk walk;
     int8_t map[MAX_NDIM];
@@ -111,7 +114,7 @@ static bool copied(const FieldTensor *piece, const FieldTensor *whole, const int
     const FieldTensor *result = inward ? whole : piece, *operand = inward ? piece : whole;
     map_same(map);
     if (piece->global.ndim != whole->global.ndim) return no(why, n, "the numbers of dimensions differ");
-    for (int d = 0; inward && d < box.ndim; d++) { /* all that belongs there, whatever is held of it */
+    for (int d = 0; inward && d < box.ndim; d++) { /* all elements that belong there; walk_add checks that the piece holds them */
         const int64_t begin = whole->box.begin[d] - shift[d], end = whole->box.end[d] - shift[d];
         box.begin[d] = begin > 0 ? begin : 0;
         box.end[d] = end < piece->global.dim[d] ? end : piece->global.dim[d];
@@ -142,7 +145,7 @@ bool slice_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, cha
     return copied(pads ? &in[0] : &out[0], whole, shift, pads, why, n);
 }
 
-/* The pieces, one behind the other along the axis, are the whole. */
+/* The pieces, one after the other along the axis, make up the whole. */
 bool join_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     const bool inward = node->op == OP_concat;
     const FieldTensor *piece = inward ? in : out, *whole = inward ? &out[0] : &in[0];

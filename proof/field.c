@@ -1,4 +1,4 @@
-/* field: integers modulo the Mersenne prime p = 2^61 - 1, and what leaves hold. */
+/* field: integers modulo the Mersenne prime p = 2^61 - 1, and the values of leaves. */
 #include "proof/field.h"
 
 #include <math.h>
@@ -15,7 +15,8 @@ Fe fe_dot_portable(const Fe *a, const Fe *b, int64_t n) {
 }
 
 #if FIELD_WIDE
-/* Products are below 2^122: 32 of them are added before they are reduced. Two sums, as each addition waits for the one before. */
+/* Products are below 2^122, so 32 of them are added before the sum is reduced. There are two sums, as each addition waits for the one
+ * before. */
 Fe fe_dot(const Fe *a, const Fe *b, int64_t n) {
     enum { BLOCK = 32 };
     Wide sum = 0;
@@ -31,7 +32,7 @@ Fe fe_dot(const Fe *a, const Fe *b, int64_t n) {
     Wide rest = 0;
     for (; i < n; i++)
         rest += (Wide)a[i] * b[i];
-    sum += (rest & FIELD_P) + (rest >> 61); /* below 2^67 each: no number of them that fits memory overflows */
+    sum += (rest & FIELD_P) + (rest >> 61); /* each is below 2^67: as many as fit in memory do not overflow */
     sum = (sum & FIELD_P) + (sum >> 61);
     return fe_reduce((uint64_t)(sum & FIELD_P) + (uint64_t)(sum >> 61));
 }
@@ -41,7 +42,7 @@ Fe fe_dot(const Fe *a, const Fe *b, int64_t n) {
 }
 #endif
 
-/* a^(p - 2): p - 2 is 2^61 - 3, all ones in binary but bit 1. */
+/* a^(p - 2): p - 2 is 2^61 - 3, all ones in binary except bit 1. */
 Fe fe_inverse(Fe a) {
     Fe power = 1;
     for (int bit = 60; bit >= 0; bit--) {
@@ -51,7 +52,7 @@ Fe fe_inverse(Fe a) {
     return power;
 }
 
-/* Montgomery: one inversion of the product of all, from which each one's follows. Zeros stay out of the product. */
+/* Montgomery's trick: one inversion of the product of a block gives each element's inverse. Zeros are left out of the product. */
 void fe_inverse_all(Fe *at, int64_t n) {
     enum { BLOCK = 256 };
     Fe before[BLOCK]; /* product of the elements before this one */

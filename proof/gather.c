@@ -1,4 +1,4 @@
-/* gather: operators along one axis, over the field: elements by indices, cumulative sums, the largest elements, tensors stacked. */
+/* gather: operators along one axis, over the field: gather and put by indices, cumulative sums, topk, stacking of tensors. */
 #include <string.h>
 
 #include "proof/internal.h"
@@ -10,7 +10,7 @@ static const TensorType *type_of(const Graph *graph, int value) {
     return &graph->values.at[value].type;
 }
 
-/* The dimension of a tensor, its hidden one counted, that attribute axis means; -1: none. */
+/* The dimension, the hidden one counted, that attribute `axis` names; -1: none. */
 static int line_of(const Node *node, const TensorType *type) {
     const int at = op_attr(node->op, "axis"), ndim = type->shape.ndim - type->hidden;
     const int64_t given = at >= 0 && node->attr[at].given ? node->attr[at].i : -1, axis = given < 0 ? given + ndim : given;
@@ -23,7 +23,8 @@ static int8_t letter_of(Letters *letters, int64_t size) {
     return (int8_t)letters->n++;
 }
 
-/* wide: elements along the axis; index and narrow: one for each of narrow's, or for each row of it along the dimensions that the index lacks. */
+/* wide: has the elements along the axis; narrow: the elements that are looked up; index: one for each element of narrow, or for each row
+ * along the dimensions that the index lacks. */
 static bool index_letters(const TensorType *wide, const TensorType *index, const TensorType *narrow, int axis, Letters *letters,
                           int8_t *wide_map, int8_t *index_map, int8_t *narrow_map, char *why, size_t n) {
     const int ndim = wide->shape.ndim, nindex = index->shape.ndim;
@@ -39,7 +40,7 @@ static bool index_letters(const TensorType *wide, const TensorType *index, const
     return true;
 }
 
-/* Every dimension but the axis, which is whole, and of operand and results of any size where they are not the same. */
+/* Every dimension except the axis has a letter. The axis is whole; unless `same`, the results have another size (k) along it. */
 static bool line_letters(const Graph *graph, const Node *node, bool same, Letters *letters, char *why, size_t n) {
     const TensorType *x = type_of(graph, node->in[0]);
     const int axis = line_of(node, x);
@@ -71,7 +72,7 @@ bool along_letters(const Graph *graph, const Node *node, Letters *letters, char 
                          letters->in[1], back ? letters->in[0] : letters->out[0], why, n);
 }
 
-/* x and the result are alike; rows are so but along the axis, where there is one for each index. */
+/* x and the result have the same shape; so have the rows, except along the axis, where there is one for each index. */
 bool put_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
     const TensorType *x = type_of(graph, node->in[0]), *rows = type_of(graph, node->in[1]), *index = type_of(graph, node->in[2]),
                      *y = type_of(graph, node->out[0]);
@@ -89,7 +90,8 @@ bool put_letters(const Graph *graph, const Node *node, Letters *letters, char *w
 
 /* ---------------------------------------------------------------- values */
 
-/* What an index says of elements: those of `wide` along its axis, one of `narrow` each. Indices lack the last dimensions where rows are meant. */
+/* Each element of `narrow` belongs to the element of `wide` that an index names along the axis. Where indices name rows, they lack the last
+ * dimensions. */
 typedef struct Along {
     const FieldTensor *wide, *narrow, *index;
     int axis;
@@ -114,13 +116,13 @@ static int64_t place(const FieldTensor *t, const int64_t *at) {
     return to;
 }
 
-/* The next index of a box, the last dimension fastest. */
+/* Moves to the next index of a box, the last dimension fastest. */
 static void step(const Box *box, int64_t *at) {
     for (int d = box->ndim - 1; d >= 0 && ++at[d] == box->end[d]; d--)
         at[d] = box->begin[d];
 }
 
-/* The element of wide that element `at` of narrow has to do with; NULL: it is not here. */
+/* The element of wide that belongs to element `at` of narrow; NULL: it is not in the box. */
 static Fe *partner(const Along *a, const int64_t *at) {
     const int64_t found = fe_signed(a->index->at[place(a->index, at)]);
     int64_t there[MAX_NDIM];
@@ -160,7 +162,7 @@ bool scatter_add_kernel(const Node *node, const FieldTensor *in, FieldTensor *ou
     return true;
 }
 
-/* In the order of the indices, so that the last of equal ones stays. */
+/* Puts rows in the order of the indices, so that the last of equal indices wins. */
 bool put_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     const FieldTensor *rows = &in[1], *index = &in[2];
     const int axis = axis_of(node, -1, &in[0]);
@@ -207,7 +209,7 @@ bool cumsum_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, ch
     return true;
 }
 
-/* Rows of values and of the places that they were taken from. */
+/* Checks the boxes of topk's results, values and their places, against those of x; sets the lengths of their rows. */
 static bool topk_rows(const FieldTensor *x, const FieldTensor *out, int64_t *length, int64_t *k, char *why, size_t n) {
     const int last = x->box.ndim - 1;
     bool fits =
@@ -242,7 +244,7 @@ bool topk_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char
     return true;
 }
 
-/* Of each value that of the element that it was. */
+/* The derivative of each value is that of the element that it was taken from. */
 bool topk_tangent(const FieldTensor *in, const FieldTensor *din, const FieldTensor *out, FieldTensor *dout, char *why, size_t n) {
     int64_t length, k;
     if (!topk_rows(&in[0], out, &length, &k, why, n)) return false;

@@ -1,4 +1,4 @@
-/* graphs: whole graphs over the field. Two that should mean the same; gradients against derivatives, of a graph and of its operators one by one. */
+/* graphs: whole graphs over the field: compares two graphs that should compute the same, and a graph's gradients with derivatives. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static Fe *room(Arena *arena, const FieldTensor *t) {
     return arena_alloc(arena, sizeof(Fe) * (size_t)shape_elements(&t->global));
 }
 
-/* Which nodes the values of marked ones need; needed[] has the marks. */
+/* Marks the nodes that the marked nodes in needed[] depend on. */
 static void mark_operands(const Graph *graph, int nnodes, bool *needed) {
     for (int i = nnodes - 1; i >= 0; i--)
         for (int k = 0; needed[i] && k < graph->nodes.at[i].nin; k++)
@@ -37,7 +37,7 @@ static bool evaluate(const Graph *graph, int nnodes, const bool *needed, uint64_
             in[k] = values[node->in[k]];
         for (int k = 0; k < node->nout; k++)
             out[k] = whole_tensor(&graph->values.at[node->out[k]].type);
-        if (node->op == OP_read && node->version == 1) { /* what was written is there already */
+        if (node->op == OP_read && node->version == 1) { /* its value has been computed already */
             if (!written[node->state]) {
                 snprintf(why, n, "%s is read before it is written", graph->states.at[node->state].name);
                 return false;
@@ -79,7 +79,7 @@ double field_graph_work(const Graph *graph) {
 
 /* ---------------------------------------------------------------- two graphs */
 
-/* What a graph is for: its loss, the new values of its states; of one with neither all that has a name in both. */
+/* A value that both graphs must agree on: the loss, the new value of a state; in graphs with neither, any value that has a name in both. */
 typedef struct Output {
     const char *name;
     int before, after; /* value ids */
@@ -153,13 +153,13 @@ static FieldTensor *evaluate_outputs(const Graph *graph, const Outputs *outputs,
     bool *needed = arena_alloc(arena, (size_t)graph->nodes.n + 1);
     for (int i = 0; i < outputs->n; i++)
         needed[graph->values.at[after ? outputs->at[i].after : outputs->at[i].before].node] = true;
-    for (int i = 0; i < graph->nodes.n; i++) /* a new version may be read */
+    for (int i = 0; i < graph->nodes.n; i++) /* new versions of states may be read */
         needed[i] |= graph->nodes.at[i].op == OP_write;
     mark_operands(graph, graph->nodes.n, needed);
     return evaluate(graph, graph->nodes.n, needed, seed, arena, values, why, n) ? values : NULL;
 }
 
-/* Batches of a step that the graph has inputs for. */
+/* The number of batches of a step for which the graph has inputs. */
 static int batches(const Graph *graph) {
     int most = 0;
     for (int i = 0; i < graph->inputs.n; i++)
@@ -167,7 +167,8 @@ static int batches(const Graph *graph) {
     return most + 1;
 }
 
-/* The means of what a graph for one batch gives over the batches that `after` has: where they come from, the inputs have other names. */
+/* The mean of a one-batch graph's outputs over the batches of `after`: the graph is evaluated once per batch, with the names of that
+ * batch's inputs. */
 static bool means(const Graph *before, const Graph *after, uint64_t seed, const Outputs *outputs, Arena *arena, FieldTensor *mean,
                   char *why, size_t n) {
     const int count = batches(after);
@@ -187,13 +188,13 @@ static bool means(const Graph *before, const Graph *after, uint64_t seed, const 
                 mean[o].at[e] = fe_add(mean[o].at[e], value->at[e]);
         }
     }
-    fe_double(1.0 / count, &share); /* as the graph has it */
+    fe_double(1.0 / count, &share); /* rounded to a double, as in the graph */
     for (int o = 0; o < outputs->n; o++)
         tensor_multiply(&mean[o], share);
     return true;
 }
 
-/* Values of the lowered graph that depend on an input. */
+/* Whether a value of the lowered graph depends on an input. */
 static bool varies(const Graph *graph, int value, Arena *arena) {
     bool *needed = arena_alloc(arena, (size_t)graph->nodes.n + 1);
     needed[graph->values.at[value].node] = true;
@@ -203,7 +204,8 @@ static bool varies(const Graph *graph, int value, Arena *arena) {
     return false;
 }
 
-/* field_same of a graph for one batch and one for several, which has gradients and updates as well: of the loss, and of the states that depend on a batch. */
+/* field_same for a graph of one batch and one of several, which also has gradients and updates: compares the loss, and the states that
+ * depend on a batch. */
 static bool same_mean(const Graph *before, const Graph *after, uint64_t seed, char *why, size_t n) {
     Arena arena;
     Outputs outputs = {0};
@@ -244,7 +246,7 @@ bool field_same(const Graph *before, const Graph *after, uint64_t seed, char *wh
 
 /* ---------------------------------------------------------------- gradients of a graph */
 
-enum { DIRECTION = 0x5eed }; /* added to the seed: directions are not the values */
+enum { DIRECTION = 0x5eed }; /* added to the seed, so that directions differ from values */
 
 typedef struct GradientCheck {
     const Graph *graph;
@@ -253,12 +255,12 @@ typedef struct GradientCheck {
     FieldTensor *values;
     int *gradient; /* per state: the value that its update takes as its gradient, -1: none */
     int *
-        index; /* per state: of a table, the value that says to which of its rows those of `gradient` belong; -1: it is of the state's shape */
-    int norm;      /* the value by whose root the gradients are clipped, negative: none */
+        index; /* per state: for a table, the value that gives the table row of each row of `gradient`; -1: the gradient has the state's shape */
+    int norm;      /* the value by whose square root the gradients are clipped; negative: none */
     bool *forward; /* per node: the loss depends on it */
 } GradientCheck;
 
-/* A real number, of whichever element type, is one number over the field. */
+/* Skips casts between float types: over the field, a real number is the same in all of them. */
 static int before_rounding(const Graph *graph, int value) {
     for (;;) {
         const Node *maker = graph_producer(graph, value);
@@ -269,7 +271,8 @@ static int before_rounding(const Graph *graph, int value) {
     }
 }
 
-/* The gradient before it was clipped. *norm: the value by whose root all are clipped, -1: by none; -2: none was seen yet. */
+/* Replaces *gradient by the gradient before clipping. *norm: the value by whose square root all are clipped; -1: not clipped; -2: none seen
+ * yet. */
 static bool unclip(const GradientCheck *g, const Node *update, int *gradient, int *norm, char *why, size_t n) {
     const Node *maker = graph_producer(g->graph, *gradient);
     int own = maker->op == OP_clip ? before_rounding(g->graph, maker->in[1]) : -1;
@@ -286,11 +289,11 @@ static bool updates_find(GradientCheck *g, int *ngradients, char *why, size_t n)
         const Node *node = &g->graph->nodes.at[i];
         if (op_table[node->op].op_class != OP_CLASS_UPDATE || node->op == OP_write) continue;
         const Node *read = graph_producer(g->graph, node->in[0]);
-        if (node->op == OP_lamb) continue; /* of a direction that lamb_step makes of the gradient */
+        if (node->op == OP_lamb) continue; /* it takes a direction that lamb_step makes from the gradient */
         const int at = op_in(node->op, "g"), by = op_in(node->op, "index");
         int gradient = at < 0 ? -1 : node->in[at];
         const Node *direction = node->op == OP_adafactor ? graph_producer(g->graph, node->in[1]) : NULL;
-        if (direction && direction->op == OP_mul) gradient = direction->in[0]; /* over the root of an estimate */
+        if (direction && direction->op == OP_mul) gradient = direction->in[0]; /* the gradient over the root of an estimate */
         if (read->op != OP_read || gradient < 0) {
             snprintf(why, n, "%s updates no state", node->name);
             return false;
@@ -309,8 +312,8 @@ static bool updates_find(GradientCheck *g, int *ngradients, char *why, size_t n)
     return true;
 }
 
-/* The derivative of what is minimised (the loss; of hidden slices the sum or mean of theirs) when trainable states move along their directions: all
- * of them, or `only` one. */
+/* The derivative of the minimised value (the loss; with hidden slices, the sum or mean of their losses) when trainable states move along
+ * their directions: all states, or `only` one. */
 static bool derivative(const GradientCheck *g, int only, Fe *result, char *why, size_t n) {
     const Graph *graph = g->graph;
     Arena arena;
@@ -349,7 +352,7 @@ static bool derivative(const GradientCheck *g, int only, Fe *result, char *why, 
     return ok;
 }
 
-/* Of a table: its rows where the index says, which are what the gradient has one for each of. What an index that means nothing says counts 0. */
+/* <gradient, direction> for a table: the gradient has one row for each index, which names the table's row. Indices out of range count 0. */
 static Fe along_rows(const FieldTensor *gradient, const FieldTensor *index, const FieldTensor *direction) {
     const int64_t width = direction->global.dim[1];
     Fe sum = 0;
@@ -388,7 +391,7 @@ static bool gradients_compare(GradientCheck *g, char *why, size_t n) {
     }
     if (!derivative(g, -1, &all, why, n)) return false;
     if (sum == all) return true;
-    for (int s = 0; s < g->graph->states.n; s++) { /* which one is it? */
+    for (int s = 0; s < g->graph->states.n; s++) { /* find which state's gradient is wrong */
         if (!g->graph->states.at[s].trainable) continue;
         if (!along_gradient(g, s, &term, why, n) || !derivative(g, s, &one, why, n)) return false;
         if (term == one) continue;
@@ -400,7 +403,7 @@ static bool gradients_compare(GradientCheck *g, char *why, size_t n) {
     return false;
 }
 
-/* What gradients are clipped by is the sum of the squares of all of them. */
+/* Checks that the value by which gradients are clipped is the sum of the squares of all of them. */
 static bool norm_check(const GradientCheck *g, char *why, size_t n) {
     Fe sum = 0;
     for (int s = 0; s < g->graph->states.n; s++) {

@@ -1,4 +1,4 @@
-/* What a plan says about itself beside its steps, counted again. */
+/* Recounts what a plan says about itself beside its steps. */
 #include "proof/internal.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 
 enum { MOST_PIECES = 1 << 22 };
 
-/* What each rank sends in one communication, by asking all receivers. */
+/* What each rank sends in one communication, counted from the pieces of all receivers. */
 typedef struct Sent {
     int64_t *elements; /* per rank */
     int64_t pieces;    /* seen so far, in all communications */
@@ -59,7 +59,8 @@ static int64_t busiest(const Plan *plan, const Role *role, const Step *step, Sen
     return most;
 }
 
-/* Bytes that the busiest ranks of a role send in a step; -1: too many pieces, or no memory. A role that only receives sends nothing; sums are passed on by those that add them up. */
+/* Bytes that the busiest ranks of a role send in a step; -1: too many pieces, or no memory. A role that only receives sends nothing, unless
+ * it adds up sums, which it passes on. */
 static int64_t role_sent(const Plan *plan, const Role *role, Sent *sent, CountedList *list) {
     int64_t bytes = 0;
     for (int s = 0; s < role->steps.n; s++) {
@@ -74,7 +75,7 @@ static int64_t role_sent(const Plan *plan, const Role *role, Sent *sent, Counted
     return bytes;
 }
 
-/* Of several roles the plan says what that one sends which sends most. */
+/* Checks `sent`; with several roles, the plan gives that of the role that sends the most. */
 static bool sent_check(const Plan *plan, const Program *program, Text *text, Error *error) {
     Sent sent = {.elements = malloc((size_t)plan->graph.nranks * sizeof *sent.elements)};
     CountedList list = {0};

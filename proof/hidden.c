@@ -1,5 +1,4 @@
-/* hidden: the letters of the operators that see the hidden dimension: replicate and replica_sum, of which one side alone has it; expose, of which one side has it as a plain
- * dimension. */
+/* hidden: the letters of the operators that see the hidden dimension: replicate and replica_sum, where only one side has it; expose, where one side has it as a plain dimension. */
 #include "proof/internal.h"
 
 static bool fail(char *why, size_t n, const char *text) {
@@ -8,7 +7,7 @@ static bool fail(char *why, size_t n, const char *text) {
 }
 
 static int8_t letter_add(Letters *letters, int64_t size) {
-    letters->size[letters->n] = size; /* at most MAX_NDIM of these operators */
+    letters->size[letters->n] = size; /* these operators have at most MAX_NDIM letters */
     return (int8_t)letters->n++;
 }
 
@@ -36,7 +35,7 @@ static bool exposure(const TensorType *x, const TensorType *y, bool hide, Letter
 bool hidden_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
     const TensorType *x = &graph->values.at[node->in[0]].type, *y = &graph->values.at[node->out[0]].type;
     letters->linear = LINEAR_IN_ALL;
-    letters->flat = true; /* into or of one slice */
+    letters->flat = true; /* into one slice or out of one */
     letters->view = node->op != OP_replica_sum;
     if (node->op == OP_replicate) return crossing(x, y, letters, letters->in[0], letters->out[0], why, n);
     if (node->op == OP_replica_sum) return crossing(y, x, letters, letters->out[0], letters->in[0], why, n);

@@ -4,26 +4,26 @@
 
 /* ---------------------------------------------------------------- steps.c: the compositional proof */
 
-/* Counts what it shows in *proof; false with *error. */
+/* Proves the steps of a plan and counts what it shows in *proof; false with *error. */
 bool compositional_check(const Plan *plan, Pool *pool, Proof *proof, Error *error);
 
 /* ---------------------------------------------------------------- roles.c: the roles of a program together */
 
-/* Whether all ranks that take part in a communication have the same one, and none waits for ever. */
+/* Checks that all ranks that take part in a communication start the same one, and that none waits for ever. */
 bool roles_check(const Plan *plan, const Program *program, Error *error);
 
-/* ---------------------------------------------------------------- copies.c: nodes that compute once more what others do */
+/* ---------------------------------------------------------------- copies.c: nodes that recompute other nodes' results */
 
-/* Whether each gives what its original gives; counts them. */
+/* Checks that each gives the values of its original; counts them. */
 bool copies_check(const Graph *graph, Proof *proof, Error *error);
 
 /* ---------------------------------------------------------------- settings.c: what a plan says twice */
 
-/* Whether the header says of the optimizer, its numbers, clipping, accumulation, gradients, buckets, data, mesh and evaluation what the graph and the
- * steps say. */
+/* Checks that the header agrees with the graph and the steps about the optimizer, its numbers, clipping, accumulation, gradients, buckets,
+ * data, mesh and evaluation. */
 bool settings_check(const Plan *plan, Error *error);
 
-/* ---------------------------------------------------------------- layout.c: boxes, sets of digits, conversions, in this folder's own words */
+/* ---------------------------------------------------------------- layout.c: boxes, sets of digits, conversions: implemented anew for this folder */
 
 /* A set of digits as disjoint intervals of strides: [low, high) stands for the digit (high / low)@low. Ascending. */
 typedef struct DigitSet {
@@ -31,42 +31,45 @@ typedef struct DigitSet {
     int32_t low[MAX_DIGITS];
     int64_t high[MAX_DIGITS];
 } DigitSet;
-bool set_add(DigitSet *set, Digit digit); /* false: overlaps what is there, or cannot stand beside it */
+bool set_add(DigitSet *set, Digit digit); /* false: it overlaps a digit of the set, or their strides do not divide */
 bool set_add_list(DigitSet *set, const Layout *layout, int list);
 bool set_add_set(DigitSet *set, const DigitSet *other);
 bool set_equal(const DigitSet *a, const DigitSet *b);
 bool set_subtract(const DigitSet *a, const DigitSet *b, DigitSet *rest); /* false: b is not within a */
 void set_print(Text *text, const DigitSet *set);
 
-/* Digits of the layout are sound on nranks ranks: each >= 2 and within nranks, none used twice. */
+/* Whether the layout's digits are valid on nranks ranks: each >= 2 and within nranks, none used twice. */
 bool own_layout_valid(const Layout *layout, int ndim, int nranks, const char **why);
 bool own_has_rank(const Layout *layout, int rank); /* the layout is not pinned to other ranks */
 void own_box(const Layout *layout, const Shape *shape, int rank, Box *box);
-/* A rank's range of dimension d of this size; the rank whose digits of that dimension are those of a part of it, all others 0. */
+/* own_dim: a rank's range of dimension d, which has this size. own_rank_of: the rank with the digits of a part of that dimension, all
+ * others 0. */
 void own_dim(const Layout *layout, int d, int64_t size, int rank, int64_t *begin, int64_t *end);
 int own_rank_of(const Layout *layout, int d, int64_t part);
 bool own_halos(const Layout *layout); /* whether any dimension has one */
 int64_t own_max_elements(const Layout *layout, const Shape *shape);
-/* Two lists of digits divide a dimension of this size into the same parts on the same ranks. */
+/* Whether two lists of digits divide a dimension of this size into the same parts on the same ranks. */
 bool own_list_same(const Layout *a, int list_a, const Layout *b, int list_b, int64_t size);
 
-/* The ranks on which per-rank formulas are compared: all up to 64, else 64 seeded ones and those with the extreme digits. */
+/* The ranks on which per-rank formulas are compared: all if there are at most 64, else 64 seeded ones and those with extreme digits. */
 typedef struct Sample {
     int n;
     int rank[160];
 } Sample;
 void sample_ranks(int nranks, Sample *sample);
 
-/* The smallest shape that a conversion treats alike: a dimension that both layouts divide evenly has all its boundaries at multiples of one length, of which
- * only the number counts; three of them (or two, where it is even) stand for more. Others stay as they are: each distinct uneven size is a case of its own. The
- * boxes themselves are compared at the tensor's own size (box_check). Where sums are completed, owners share the elements of a box: only where all shares are
- * even, whatever the number of owners, is a smaller shape alike, and its shares are even too. */
+/* The smallest shape that a conversion treats alike. The boundaries of both layouts cut a dimension that both divide evenly into pieces of
+ * one length; three elements a piece (or two, where the length is even) stand for more. Other dimensions keep their size: each distinct
+ * uneven size is a case of its own. The boxes themselves are compared at the tensor's own size (box_check). Where sums are completed,
+ * owners share the elements of a box. A smaller shape is then alike only where all shares are even, whatever the number of owners; its
+ * shares are even too. */
 void conversion_shape(const Layout *from, const Layout *to, const Shape *shape, int nranks, Shape *alike);
-/* A communication of this kind converts a tensor from `from` to `to`: its pattern is that of the kind, its partial digits are from's less to's,
- * and what ir/box.c says that each rank receives and sends is complete, disjoint, held by the sender, each term once and in order. */
+/* Checks that a communication of this kind converts a tensor from `from` to `to`: the layouts fit the kind, the digits summed are from's
+ * partial digits without to's, and the pieces that ir/box.c gives each rank to receive and send are complete, disjoint, held by the sender,
+ * each term once and in order. */
 bool conversion_check(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, const Sample *sample, char *why,
                       size_t n);
-/* ir/box.c's box of every sampled rank is this folder's. */
+/* Checks that ir/box.c's box of every sampled rank equals this folder's. */
 bool box_check(const Layout *layout, const Shape *shape, const Sample *sample, char *why, size_t n);
 
 /* ---------------------------------------------------------------- operators.c: what each operator means for layouts */
@@ -77,7 +80,7 @@ typedef enum {
     LINEAR_IN_ONE,
     LINEAR_IN_FIRST,
     LINEAR_IN_SECOND
-} LinearIn; /* in which operands an operator is linear: those may be partial */
+} LinearIn; /* the operands in which an operator is linear; these may be partial */
 
 /* The index structure of one node: which letter each dimension runs over, -1 where it is a size 1 that is repeated. */
 typedef struct Letters {
@@ -85,20 +88,19 @@ typedef struct Letters {
     int64_t size[32];
     int8_t in[MAX_IN][MAX_NDIM], out[MAX_OUT][MAX_NDIM];
     uint8_t windows
-        [MAX_IN]; /* window_bit: this operand is read through windows along the dimension. Its letter is that of an element of a result, or of an operand that is
-                                not */
+        [MAX_IN]; /* window_bit: this operand is read through windows along the dimension; its letter is that of a result, or of another operand */
     LinearIn linear;
     Reduction reduction; /* how a result is partial over the digits of a letter that it lacks */
-    int8_t grouped;      /* the letter whose dimensions may be multiples of its size, which splits divide; -1: none has one */
+    int8_t grouped;      /* the letter whose dimensions may be multiples of its size, which splits must divide; -1: none */
     bool reshape;        /* dimensions correspond by row-major position, not by letters */
-    bool flat;           /* element i of a result as large as its operand needs just element i of that */
-    bool view;           /* and is that element */
-    bool by_rows;        /* rows put or added where an index says: element by element of operand 0 and an update's slots, not of the rest */
-    bool places;         /* the elements of a result are some of the operand's, each once: it may be a view of it */
-    bool elementwise;    /* each result element needs just the operand elements of the same index */
+    bool flat;           /* where a result is as large as its operand, its element i needs only element i of that */
+    bool view;           /* and equals that element */
+    bool by_rows;        /* rows are put or added where an index says: elementwise in operand 0 and an update's slots, not in the rest */
+    bool places;         /* a result's elements are some of the operand's, each at most once: it may be a view of the operand */
+    bool elementwise;    /* each result element needs only the operand elements at the same index */
 } Letters;
 
-/* Of dimension d of so many. */
+/* The bit of dimension d of ndim dimensions; 0: it cannot have windows. */
 static inline uint8_t window_bit(int ndim, int d) {
     return (uint8_t)(d < ndim - HALO_DIMS ? 0 : 1u << (d - (ndim - HALO_DIMS)));
 }
@@ -130,7 +132,7 @@ bool along_letters(const Graph *graph, const Node *node, Letters *letters, char 
                    size_t n); /* gather.c: gather, gather_grad, cumsum, topk */
 bool norm_letters(const Graph *graph, const Node *node, int weight, Letters *letters, char *why, size_t n);     /* norm.c */
 bool batch_norm_letters(const Graph *graph, const Node *node, int wide, Letters *letters, char *why, size_t n); /* batchnorm.c */
-/* attention.c: attention and what it is taken apart into. */
+/* attention.c: attention and the operators that it is expanded into. */
 bool attention_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n);
 bool attention_is_masked(const Node *node); /* whether the last operand is a mask */
 bool class_loss_letters(const Graph *graph, const Node *node, Letters *letters, char *why,
@@ -138,12 +140,12 @@ bool class_loss_letters(const Graph *graph, const Node *node, Letters *letters, 
 bool hidden_letters(const Graph *graph, const Node *node, Letters *letters, char *why,
                     size_t n); /* hidden.c: replicate, replica_sum, expose */
 bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n);
-/* Operands in these layouts give results in those, by the node's letters. */
+/* Checks, by the node's letters, that operands in layouts `in` give results in layouts `out`. */
 bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, const Layout *const *in, const Layout *const *out,
                   char *why, size_t n);
 
 /* ---------------------------------------------------------------- memory.c */
 
-/* No two instances alive at once overlap; arena bounds; states overwritten only when their old version is dead. defined[i] and last[i] are the
- * steps between which instance i is alive (-1: before the first). */
+/* Checks that no two instances alive at once overlap, that they lie within the arena, and that states are overwritten only when their old
+ * version is dead. Instance i is alive from step defined[i] to last[i] (-1: before the first). */
 bool memory_check(const Plan *plan, const Role *role, const int *defined, const int *last, const bool *in_place, char *why, size_t n);

@@ -1,4 +1,4 @@
-/* Whether a kernel that finds its operands in their layouts gives its results in theirs: what the letters of its operator (operators.c) make of them. */
+/* Checks that a kernel with operands in their layouts gives its results in theirs, by the letters of its operator (operators.c). */
 #include "proof/internal.h"
 #include "proof/cut.h"
 #include "proof/windows.h"
@@ -10,8 +10,8 @@ static bool fail(char *why, size_t n, const char *text) {
     return false;
 }
 
-/* A reshape keeps every rank's elements where they are: dimensions fall into groups of equal products; in each only the leading dimensions may be
- * divided, by the same digits, at the same elements. */
+/* A reshape must leave every rank's elements on that rank. Dimensions fall into groups of equal products; in each group only the leading
+ * dimensions may be divided, by the same digits, at the same elements. */
 static bool reshape_check(const Shape *x, const Shape *y, const Layout *in, const Layout *out, char *why, size_t n) {
     int xd[MAX_NDIM], yd[MAX_NDIM], nx = 0, ny = 0; /* the dimensions that are not 1 */
     for (int d = 0; d < x->ndim; d++) {
@@ -52,7 +52,7 @@ static bool reshape_check(const Shape *x, const Shape *y, const Layout *in, cons
     return i == nx && j == ny ? true : fail(why, n, "reshape: dimensions do not group");
 }
 
-/* Halos are read by windows, and nothing is made with them. */
+/* Checks that only windows read halos, and that no result has one. */
 static bool halos_belong(const Node *node, const Letters *letters, const Layout *const *in, const Layout *const *out, char *why, size_t n) {
     for (int k = 0; k < node->nout; k++)
         if (own_halos(out[k])) return fail(why, n, "a result that would have halos");
@@ -63,7 +63,7 @@ static bool halos_belong(const Node *node, const Letters *letters, const Layout 
     return true;
 }
 
-/* The ranks that make the results hold all operands. */
+/* Checks that the ranks that compute the results hold all operands. */
 static bool pins_belong(const Node *node, const Layout *const *in, const Layout *const *out, char *why, size_t n) {
     for (int k = 1; k < node->nout; k++)
         if (!pin_equal(&out[k]->pin, &out[0]->pin)) return fail(why, n, "results on different ranks");
@@ -73,12 +73,13 @@ static bool pins_belong(const Node *node, const Layout *const *in, const Layout 
     return true;
 }
 
-/* Whatever part of the letter a rank works on, it has all that windows see from there, or are seen by. of: a tensor that the letter divides, in dimension `dim`. */
+/* Checks that, whatever part of the letter a rank works on, it has all that the windows of that part see, or that see it. of: a tensor that
+ * the letter divides, in dimension `dim`. */
 static bool windows_check(const Graph *graph, const Node *node, int64_t size, const Layout *of, int dim, const Layout *operand, int i,
                           int d, char *why, size_t n) {
     DigitSet letter = {0}, own = {0}, rest;
     if (!set_add_list(&letter, of, dim) || !set_add_list(&own, operand, d)) return fail(why, n, "a digit divides a dimension twice");
-    if (!set_subtract(&letter, &own, &rest)) { /* so the letter's part says the operand's */
+    if (!set_subtract(&letter, &own, &rest)) { /* so a part of the letter determines the operand's part */
         snprintf(why, n, "operand %d is split over other ranks than the windows that see it", i);
         return false;
     }
@@ -106,7 +107,7 @@ bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, 
             return false;
     }
 
-    /* One list of digits a letter, wherever it stands. */
+    /* A letter has the same list of digits wherever it occurs. */
     const Layout *where[32] = {NULL};
     int list[32];
     for (int part = 0; part < node->nin + node->nout && !letters->reshape; part++) {
@@ -140,7 +141,7 @@ bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, 
             if (!letters_see(letters, i, in[i]->ndim, d)) continue;
             if (!windows_check(graph, node, letters->size[letter], where[letter], list[letter], in[i], i, d, why, n)) return false;
         }
-    /* Each result for itself is summed over the letters that it lacks. */
+    /* Each result by itself is summed over the letters that it lacks. */
     for (int letter = 0; letter < letters->n && !letters->reshape; letter++)
         for (int k = 0; k < node->nout && where[letter]; k++) {
             bool kept = false;
@@ -149,7 +150,7 @@ bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, 
             if (!kept && !set_add_list(&summed[k], where[letter], list[letter])) return fail(why, n, "a digit summed twice");
         }
 
-    /* Partial sums: which operands may be partial, and over which digits the result then is. */
+    /* Partial sums: which operands may be partial, and over which digits the result is then partial. */
     int npartial = 0, which = -1;
     DigitSet terms[MAX_IN];
     memset(terms, 0, sizeof terms);

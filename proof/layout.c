@@ -1,4 +1,4 @@
-/* Boxes, sets of digits and conversions in this folder's own words; and the comparison of ir/box.c with them. */
+/* This folder's own implementation of boxes, sets of digits and conversions, and the comparison of ir/box.c with it. */
 #include "proof/internal.h"
 
 #include <stdlib.h>
@@ -123,11 +123,12 @@ static void part_range(const Digit *digit, int n, const int *value, int64_t size
     *end = high;
 }
 
-/* What a halo makes of a part [*begin, *end) of its letter, in a dimension of this size: from the first place or window to the last one that are there. */
+/* Replaces a part [*begin, *end) of its letter by the part with its halo, in a dimension of this size: from the first place or window that
+ * exists to the last. */
 static void around(const Halo *halo, int64_t size, int64_t *begin, int64_t *end) {
     int64_t first = *begin, behind = *end;
     bool any = first < behind;
-    if (any && halo->kind != HALO_SEES) { /* windows 0, 1, .. of which the last place is not before the part, and the first not behind it */
+    if (any && halo->kind != HALO_SEES) { /* windows 0, 1, .. whose last place is not before the part and whose first is not after it */
         const int64_t short_of = *begin - halo->high, up_to = *end - 1 + halo->low;
         first = short_of <= 0 ? 0 : (short_of - 1) / halo->stride + 1;
         behind = up_to < 0 ? 0 : up_to / halo->stride + 1;
@@ -142,7 +143,7 @@ static void around(const Halo *halo, int64_t size, int64_t *begin, int64_t *end)
     if (*end <= *begin) *begin = *end = 0;
 }
 
-/* The range of the part that the digits' values say. */
+/* The range of the part that the digits' values give, with its halo. */
 static void own_range(const Layout *layout, int d, const int *value, int64_t size, int64_t *begin, int64_t *end) {
     const Halo *halo = layout_halo(layout, d);
     part_range(layout_list(layout, d), layout_count(layout, d), value, halo ? halo->of : size, begin, end);
@@ -187,7 +188,7 @@ void own_box(const Layout *layout, const Shape *shape, int rank, Box *box) {
 int64_t own_max_elements(const Layout *layout, const Shape *shape) {
     int64_t n = 1;
     for (int d = 0; d < shape->ndim; d++) {
-        /* rank 0 has digit 0 everywhere, and first parts are the longest; halos of others may be longer */
+        /* rank 0 has all digits 0, and first parts are the longest; but with halos, other parts may be longer */
         const int64_t parts = layout_halo(layout, d) ? layout_split(layout, d) : 1;
         int64_t most = 0;
         for (int64_t part = 0; part < parts; part++) {
@@ -206,7 +207,7 @@ bool own_list_same(const Layout *a, int list_a, const Layout *b, int list_b, int
     if (na == nb && !memcmp(da, db, (size_t)na * sizeof *da)) return true;
     int64_t parts = layout_split(a, list_a);
     if (parts != layout_split(b, list_b) || parts > 1 << 16) return false;
-    /* The same ranks' parts: compare over all values of the digits of a, at a rank number made of them. */
+    /* Compare the parts over all values of a's digits, at the rank with these digits. */
     DigitSet sa = {0}, sb = {0};
     if (!set_add_list(&sa, a, list_a) || !set_add_list(&sb, b, list_b) || !set_equal(&sa, &sb)) return false;
     for (int64_t p = 0; p < parts; p++) {
@@ -294,7 +295,7 @@ static bool prefix(const Layout *shorter, const Layout *longer, int list) {
     return n <= layout_count(longer, list) && !memcmp(layout_list(shorter, list), layout_list(longer, list), (size_t)n * sizeof(Digit));
 }
 
-/* Whether no rank has anything along a dimension: windows that see only padding. */
+/* Whether every rank's range of a dimension is empty: its windows see only padding. */
 static bool all_empty(const Layout *layout, int d, int64_t size) {
     const int64_t parts = layout_split(layout, d);
     bool empty = layout_halo(layout, d) && parts <= 1 << 16;
@@ -306,7 +307,7 @@ static bool all_empty(const Layout *layout, int d, int64_t size) {
     return empty;
 }
 
-/* Every box of `fine` lies in the box of `coarse` of the same rank: each dimension's digits refine the other's. */
+/* Whether every rank's box in `fine` lies in its box in `coarse`: each dimension's digits refine the other's. */
 static bool refines(const Layout *coarse, const Layout *fine, const Shape *shape) {
     for (int d = 0; d < shape->ndim; d++)
         if (all_empty(fine, d, shape->dim[d])) return true;
@@ -327,7 +328,7 @@ static bool refines(const Layout *coarse, const Layout *fine, const Shape *shape
     return true;
 }
 
-/* The digits over which sums (or maxima, minima) are completed; *reduction tells which. */
+/* The digits over which sums (or maxima, minima) are completed, and those that stay partial. */
 static bool removed_digits(const Layout *from, const Layout *to, DigitSet *removed, DigitSet *kept, char *why, size_t n) {
     int ndim = from->ndim, kinds = 0;
     removed->n = kept->n = 0;
@@ -350,7 +351,7 @@ static bool removed_digits(const Layout *from, const Layout *to, DigitSet *remov
     return true;
 }
 
-/* Every digit of `layout` is one of `other`. */
+/* Whether every digit of `layout` is one of `other`. */
 static bool uses_only(const Layout *layout, const Layout *other) {
     DigitSet a = {0}, b = {0}, rest;
     for (int list = 0; list < layout->ndim + NREDUCTIONS; list++)
@@ -358,7 +359,7 @@ static bool uses_only(const Layout *layout, const Layout *other) {
     return set_subtract(&b, &a, &rest);
 }
 
-/* Every rank of pin a is one of pin b: a fixes all that b does. */
+/* Whether every rank of pin a is one of pin b: a fixes all that b does. */
 static bool pin_within(const Pin *a, const Pin *b) {
     const int64_t rank = (int64_t)a->value * a->digit.stride;
     if (b->digit.size == 0 || pin_equal(a, b)) return true;
@@ -446,20 +447,20 @@ typedef struct ConversionView {
     DigitSet removed, kept;
     int terms;
     bool
-        apart; /* each group of ranks along the removed digits for itself: only ranks that agree in all digits that the source has not share work */
-    /* Of every rank, each worked out once: */
+        apart; /* groups of ranks along the removed digits work separately: only ranks that agree in all digits that the source lacks share work */
+    /* Per rank, each computed once: */
     Box *source;
-    int *unrelated, *term; /* the rank with all of the source's digits 0; of what stays partial */
-    int *met, turn;        /* per rank the last turn in which the rank under examination has received from it */
+    int *unrelated, *term; /* the rank's number with all of the source's digits 0; the term of what stays partial */
+    int *met, turn;        /* per rank, the last turn in which the checked rank received from it */
     /* Only where there are sums to complete: */
     Box *target;
-    int *holders; /* ranks, those with one source box together, ascending: holders[group[g] .. group[g + 1]) */
+    int *holders; /* ranks grouped by source box, ascending: holders[group[g] .. group[g + 1]) */
     int *group, ngroups;
-    int *near, nnear;        /* ranks that need part of what the rank under examination needs, ascending */
+    int *near, nnear;        /* ranks that need part of what the checked rank needs, ascending */
     int *owners;             /* room for nranks */
     bool *is_near;           /* per rank */
     Pieces pieces;           /* room for those of a rank */
-    Layout run_from, run_to; /* what prun asks ir/box.c about: taken from there, and only its answer is compared */
+    Layout run_from, run_to; /* the layouts that prun passes to ir/box.c, made by ir; only box.c's answer is compared */
 } ConversionView;
 
 static bool refuse(char *why, size_t n, int rank, const char *text) {
@@ -467,7 +468,8 @@ static bool refuse(char *why, size_t n, int rank, const char *text) {
     return false;
 }
 
-/* Round 0 piece: the sender agrees with the receiver in every digit that the source does not use, and in what stays partial; it holds the box. */
+/* Checks a piece of round 0: the sender agrees with the receiver in every digit that the source does not use, and in what stays partial; it
+ * holds the box. */
 static bool sender_check(const ConversionView *v, const Piece *p, char *why, size_t n) {
     if (p->from < 0 || p->from >= v->nranks) return refuse(why, n, p->to, "receives from a rank that does not exist");
     if (v->unrelated[p->from] != v->unrelated[p->to])
@@ -476,8 +478,8 @@ static bool sender_check(const ConversionView *v, const Piece *p, char *why, siz
     return box_within(&p->box, &v->source[p->from]) ? true : refuse(why, n, p->to, "is sent what its sender does not hold");
 }
 
-/* No sums to complete: one whole piece from each of several distinct holders, which together fill the target. Distinct holders differ in a digit
- * of the source, so their boxes, and the pieces, are disjoint. */
+/* Checks what a rank receives where no sums are completed: one whole piece from each of several distinct holders, which together fill the
+ * target. Distinct holders differ in a digit of the source, so their boxes, and the pieces, are disjoint. */
 static bool plain_check(ConversionView *v, int rank, const Pieces *pieces, char *why, size_t n) {
     Box need;
     own_box(v->to, v->shape, rank, &need);
@@ -541,7 +543,7 @@ static void find_near(ConversionView *v, int rank) {
     }
 }
 
-/* Owners of a piece that the rank of find_near needs, ascending, in owners (room for nranks). */
+/* Writes the owners of a piece that the rank of find_near needs to owners (room for nranks), ascending. */
 static int piece_owners(const ConversionView *v, const Box *piece, int *owners) {
     int n = 0; /* source boxes are disjoint: at most one group holds it */
     for (int g = 0; g < v->ngroups; g++) {
@@ -555,8 +557,9 @@ static int piece_owners(const ConversionView *v, const Box *piece, int *owners) 
     return n;
 }
 
-/* Sums to complete: in round 0 the rank receives every term, ascending, of the shares that it owns; in round 1 the other shares of the same boxes
- * from their owners. The boxes are disjoint (they differ in a source digit) and fill the target; the shares of a box are its even division. */
+/* Checks what a rank receives where sums are completed: in round 0 every term, ascending, of the shares that it owns; in round 1 the other
+ * shares of the same boxes from their owners. The boxes are disjoint (they differ in a source digit) and fill the target; the shares of a
+ * box are its even division. */
 static bool partial_check(const ConversionView *v, int rank, const Pieces *pieces, char *why, size_t n) {
     Box need;
     int *owners = v->owners;
@@ -618,7 +621,7 @@ static bool piece_equal(const Piece *a, const Piece *b) {
            a->count == b->count && box_equal(&a->box, &b->box);
 }
 
-/* What the senders believe that they send to `rank` is what it receives, in the same order per sender. */
+/* Checks that what ir/box.c tells the senders to send to `rank` is what it receives, in the same order per sender. */
 static bool sends_check(const ConversionView *v, int rank, const Pieces *received, char *why, size_t n) {
     bool ok = true;
     int checked = 0;
@@ -647,7 +650,7 @@ static bool sends_check(const ConversionView *v, int rank, const Pieces *receive
     return ok;
 }
 
-/* The library's groups: members in the order of the digits, each with these digits and the rank's own others. */
+/* Checks the groups of a library's collectives: members are in the order of the digits, and agree with the rank in all other digits. */
 static bool group_check(const DigitSet *set, const Sample *sample, char *why, size_t n) {
     Digit digit[MAX_DIGITS];
     int64_t size = 1;
@@ -673,7 +676,7 @@ static bool group_check(const DigitSet *set, const Sample *sample, char *why, si
     return ok;
 }
 
-/* The length of which all boundaries of dimension d are multiples, 0: there is none. */
+/* The least size that both layouts divide evenly, if dimension d is a multiple of it; else 0. */
 static int64_t even_length(const Layout *from, const Layout *to, const Shape *shape, int d) {
     int64_t a = 1, b = 1, least;
     if (layout_halo(to, d)) return 0;
@@ -688,7 +691,7 @@ static int64_t even_length(const Layout *from, const Layout *to, const Shape *sh
 void conversion_shape(const Layout *from, const Layout *to, const Shape *shape, int nranks, Shape *alike) {
     Shape found = *shape;
     bool sums = layout_is_partial(from), even = shape->ndim > 0;
-    int64_t cells = 1; /* modulo nranks: of a piece, in units of what the boundaries cut */
+    int64_t cells = 1; /* elements of a piece between boundaries, modulo nranks */
     for (int d = 0; d < shape->ndim; d++) {
         int64_t length = even_length(from, to, shape, d), times = length > 0 ? shape->dim[d] / length : 0;
         even = even && times > 0;
@@ -701,7 +704,7 @@ void conversion_shape(const Layout *from, const Layout *to, const Shape *shape, 
     *alike = found;
 }
 
-/* What is known of every rank. view_free is the caller's, also after a failure. */
+/* Fills in what is known of every rank. The caller calls view_free, also after a failure. */
 static bool view_fill(ConversionView *v) {
     const size_t n = (size_t)v->nranks;
     const bool sums = v->removed.n > 0;

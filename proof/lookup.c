@@ -1,4 +1,4 @@
-/* lookup: operators that look elements up by index, or say where they are, over the field. */
+/* lookup: operators that look elements up by index, or return their indices, over the field. */
 #include <string.h>
 
 #include "proof/walk.h"
@@ -33,7 +33,7 @@ bool pick_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char
     return true;
 }
 
-/* Rows of the table that are here: the others' indices give and take nothing. */
+/* Uses the rows of the table in this box: indices of other rows contribute nothing. */
 bool embedding_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     bool back = node->op == OP_embedding_grad;
     const FieldTensor *table = back ? &out[0] : &in[0], *rows = back ? &in[0] : &out[0], *index = &in[1];
@@ -71,7 +71,7 @@ bool one_hot_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, c
     return true;
 }
 
-/* first: the least index of a true; argmax: of the largest element. The axis of first may be cut. */
+/* first: the least index of a true; argmax: of the largest element. The axis of first may be split. */
 bool first_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     bool largest = node->op == OP_argmax;
     int axis = axis_of(node, -1, &in[0]);

@@ -1,4 +1,4 @@
-/* loss: cross_entropy and what it has for each row: letters, over the field, and its derivative. Exponentials and logarithms are their hashes. */
+/* loss: cross_entropy and its losses row by row: their letters, their values over the field, and the derivative. Exponentials and logarithms are their hashes. */
 #include <string.h>
 
 #include "proof/internal.h"
@@ -6,13 +6,14 @@
 
 /* ---------------------------------------------------------------- letters */
 
-/* Whether a tensor has the first dimensions of the logits x and then `last`, 0: no other. */
+/* Whether a tensor's dimensions are those of the logits x with the last one replaced by `last`; 0: without the last one. */
 static bool has_rows(Plain own, Plain x, int64_t last) {
     const bool fits = own.ndim == x.ndim - (last == 0) && (last == 0 || own.dim[x.ndim - 1] == last);
     return fits && !memcmp(own.dim, x.dim, sizeof *x.dim * (size_t)(x.ndim - 1));
 }
 
-/* Logits, their labels and numbers a row; largest and sum have a last dimension of 1. Classes have a letter where nothing is computed from all of them. */
+/* The operands and results are logits, labels, and numbers for each row; the largest and the sum have a last dimension of 1. The classes
+ * have a letter only where no result needs all of them. */
 bool class_loss_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
     const bool gradient = node->op == OP_cross_entropy_rows_grad;
     const Plain x = plain_of(graph, node->in[0]);
@@ -34,13 +35,13 @@ bool class_loss_letters(const Graph *graph, const Node *node, Letters *letters, 
 
 /* ---------------------------------------------------------------- values */
 
-/* Of the mean over classes, and of the class of the label, the share in a row's loss. */
+/* The shares in a row's loss of the mean over classes, and of the label's class. */
 static void loss_shares(double smoothing, Fe *mean, Fe *own) {
     *mean = 0, *own = 1;
     (void)(fe_double(smoothing, mean) && fe_double(1 - smoothing, own)); /* from 0 to 1 */
 }
 
-/* The largest of a row, and the sum of e(x - largest), e the hash of exp. */
+/* Returns the sum of e(x - largest) over a row, e the hash in place of exp; *most: the largest. */
 static Fe row_sum(const Fe *x, int64_t length, Fe *most) {
     Fe sum = 0;
     *most = x[0];
@@ -97,7 +98,7 @@ bool loss_rows_grad_kernel(const Node *node, const FieldTensor *in, FieldTensor 
     return true;
 }
 
-/* The loss moves by what its gradient says; most and sum by nothing: they are for that alone. */
+/* The loss has the derivative that its gradient gives. The largest and the sum have none: only the gradient uses them. */
 bool loss_rows_tangent(const Node *node, const FieldTensor *in, const FieldTensor *din, FieldTensor *dout, char *why, size_t n) {
     int64_t length, begin;
     Fe share, own;
@@ -118,7 +119,7 @@ bool loss_rows_tangent(const Node *node, const FieldTensor *in, const FieldTenso
     return true;
 }
 
-/* The composite, written once more: of rows whose label is not the one that is ignored. */
+/* The composite operator, over the rows whose label is not the ignored one. */
 bool cross_entropy_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     const char *reduction = node->attr[0].given && node->attr[0].text ? node->attr[0].text : "mean";
     const Attr *ignored = &node->attr[1], *smoothing = &node->attr[2];
@@ -136,7 +137,7 @@ bool cross_entropy_kernel(const Node *node, const FieldTensor *in, FieldTensor *
         *to = none ? loss : fe_add(*to, loss);
         count += counts;
         if (!mean || (row + 1) % each != 0) continue;
-        *to = fe_mul(*to, fe_inverse(fe_integer(count))); /* of the rows of this slice that count */
+        *to = fe_mul(*to, fe_inverse(fe_integer(count))); /* the rows of this slice that count */
         count = 0;
     }
     return true;

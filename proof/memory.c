@@ -50,7 +50,7 @@ bool memory_check(const Plan *plan, const Role *role, const int *defined, const 
     for (int s = 0; ok && s < narena; s++) {
         int i = starts[s].instance, step = starts[s].at;
         const Instance *instance = &role->instances.at[i];
-        /* What was last read by an earlier step is dead; what this very step reads is not, unless it is overwritten in place. */
+        /* An instance last read by an earlier step is dead; one that this step reads is not, unless it is overwritten in place. */
         for (; next_end < narena && ends[next_end].at < step; next_end++) {
             int dead = live_find(live, nlive, role->instances.at[ends[next_end].instance].at);
             if (dead < nlive && live[dead].instance == ends[next_end].instance)
@@ -69,7 +69,7 @@ bool memory_check(const Plan *plan, const Role *role, const int *defined, const 
         if (at < nlive && live[at].begin < range.end) {
             int other = live[at].instance;
             bool same = live[at].begin == range.begin && live[at].end == range.end;
-            /* What dies in this step, or in the fused step that begins here, and is no result of it. */
+            /* Allowed: an instance that dies in this step, or in the fused step that begins here, and is no result of it. */
             if (!(in_place[i] && same && defined[other] < step && last[other] == step + fused_length(role, step) - 1)) {
                 snprintf(why, n, "step %d writes value %d (%s) over value %d (%s), which is read until step %d", step, i,
                          plan->graph.values.at[instance->value].name, other, plan->graph.values.at[role->instances.at[other].value].name,

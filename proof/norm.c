@@ -1,5 +1,6 @@
-/* norm: layer_norm, rms_norm and their gradients over the field. The root of a row is the hash that stands for rsqrt, of the mean of squares plus eps; it is a result, and
- * so is the mean of layer_norm, both of which the gradient takes as it is given them. All else is arithmetic: y = n weight (+ bias) with n = (x - mean) root. With g = dy weight the gradient of x is (g - n mean(g n) - mean(g)) root, for rms_norm without the last mean. */
+/* norm: layer_norm, rms_norm and their gradients over the field. The root of a row is the hash in place of rsqrt, of the mean of squares plus eps. The root, and the mean of
+ * layer_norm, are results, and the gradient takes them as operands. All else is arithmetic: y = n weight (+ bias) with n = (x - mean) root. With g = dy weight the gradient of x is
+ * (g - n mean(g n) - mean(g)) root, for rms_norm without the last mean. */
 #include <stdlib.h>
 
 #include "proof/internal.h"
@@ -7,8 +8,9 @@
 
 /* ---------------------------------------------------------------- letters */
 
-/* x, and what has its shape, before operand `weight`; the first result is as these. Behind them what has the shape of the weight, x's last dimensions, along which rows are
- * needed whole: these have no letter. Numbers of rows, of size 1 there, are the operator's further results, and the last operands of its gradient. */
+/* The operands before operand `weight`, and the first result, have x's shape. Other tensors have the weight's shape, x's last dimensions;
+ * rows are needed whole along these, so they have no letter. The operator's further results, and the last operands of its gradient, are
+ * numbers of rows, with size 1 in these dimensions. */
 bool norm_letters(const Graph *graph, const Node *node, int weight, Letters *letters, char *why, size_t n) {
     const TensorType *x = &graph->values.at[node->in[0]].type, *w = &graph->values.at[node->in[weight]].type;
     const bool gradient = weight > 1;
@@ -21,7 +23,7 @@ bool norm_letters(const Graph *graph, const Node *node, int weight, Letters *let
         const int k = is_in ? part : part - node->nin;
         const bool rows = is_in ? k < weight : k == 0, number = !rows && (is_in ? gradient && k > weight : !gradient);
         const TensorType *own = &graph->values.at[is_in ? node->in[k] : node->out[k]].type;
-        const int from = rows || number ? 0 : lead; /* the dimension of x that the first of these is */
+        const int from = rows || number ? 0 : lead; /* the dimension of x that is this tensor's first */
         bool fits = (int)own->hidden == hidden && own->shape.ndim - hidden == ndim - from;
         for (int d = from; fits && d < ndim; d++)
             fits = own->shape.dim[hidden + d - from] == (number && d >= lead ? 1 : x->shape.dim[hidden + d]);
@@ -35,13 +37,13 @@ bool norm_letters(const Graph *graph, const Node *node, int weight, Letters *let
 /* ---------------------------------------------------------------- values */
 
 typedef struct Rows {
-    int64_t rows, n;  /* of this box */
-    int64_t together; /* rows of a hidden slice: each slice has a weight of its own */
-    Fe inverse, eps;  /* of n */
+    int64_t rows, n;  /* in this box */
+    int64_t together; /* rows of a hidden slice; each slice has its own weight */
+    Fe inverse, eps;  /* inverse: 1 / n */
     bool centered;
 } Rows;
 
-/* The weight's dimensions are x's last ones, and held whole; of what is before them x may have any box. */
+/* Sets *rows. The weight's dimensions are x's last ones and must be whole; in the dimensions before them x may have any box. */
 static bool rows_open(const Node *node, const FieldTensor *x, const FieldTensor *weight, Rows *rows, char *why, size_t n) {
     const int hidden = x->hidden, lead = x->global.ndim - (weight->global.ndim - hidden);
     *rows = (Rows){.rows = 1, .n = 1, .together = 1, .centered = node->op == OP_layer_norm || node->op == OP_layer_norm_grad};
@@ -71,20 +73,20 @@ static Fe mean_of(const Rows *rows, const Fe *a, const Fe *b) {
     return fe_mul(sum, rows->inverse);
 }
 
-/* A row less its mean, times the root. */
+/* normalised = (row - mean) * root. */
 static void normalise(const Rows *rows, const Fe *x, Fe mean, Fe root, Fe *normalised) {
     for (int64_t k = 0; k < rows->n; k++)
         normalised[k] = fe_mul(fe_sub(x[k], mean), root);
 }
 
-/* The mean of a row, 0 where it stays, and its root. */
+/* A row's mean (0 for rms_norm) and its root. */
 static void numbers_of(const Rows *rows, const Fe *x, Fe *mean, Fe *root, Fe *room) {
     *mean = rows->centered ? mean_of(rows, x, NULL) : 0;
     normalise(rows, x, *mean, 1, room);
     *root = fe_hash(OP_rsqrt, fe_add(mean_of(rows, room, room), rows->eps));
 }
 
-/* Tensors of a number for each of the rows that x holds. */
+/* Whether the tensors have one number for each of the rows that x holds. */
 static bool numbers_fit(const Rows *rows, const FieldTensor *x, const FieldTensor *numbers, int n) {
     bool fit = true;
     for (int k = 0; fit && k < n; k++) {
@@ -107,7 +109,7 @@ static bool same_box(const FieldTensor *a, const FieldTensor *b) {
     return same;
 }
 
-/* Two rows of room. */
+/* Allocates room for two rows. */
 static Fe *room_for(const Rows *rows, char *why, size_t n) {
     Fe *room = malloc(sizeof *room * (size_t)(2 * rows->n + 1));
     if (!room) field_fail(why, n, "out of memory");
@@ -164,7 +166,8 @@ bool norm_grad_kernel(const Node *node, const FieldTensor *in, FieldTensor *out,
     return normalised != NULL;
 }
 
-/* Mean and root are for the gradient alone, and have no derivative here. dy = dn weight + n dweight + dbias, and dn = root (dc - n mean(n dc)) with c = x less its mean, as the derivative of the root is -root^3 mean(c dc). */
+/* Only the gradient uses mean and root, so they have no derivative here. dy = dn weight + n dweight + dbias, and dn = root (dc - n mean(n
+ * dc)) with c = x - mean, as the derivative of the root is -root^3 mean(c dc). */
 bool norm_tangent(const Node *node, const FieldTensor *in, const FieldTensor *din, FieldTensor *dout, char *why, size_t n) {
     Rows rows;
     if (!rows_open(node, &in[0], &in[1], &rows, why, n)) return false;

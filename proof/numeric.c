@@ -1,36 +1,37 @@
-/* A plan's programs over the field, the ranks of each role in lock step, compared with the graph. Memory is as the plan lays it out: an arena of cells a rank, as large as
- * the smallest element (larger ones fill several), a buffer a state; so values that overlap destroy each other here too. Inner values of a fused step lie
- * behind the arena, side by side; its members run one after the other. A view lies nowhere: whatever reads it makes it again of what lies there then. */
+/* Runs a plan's programs over the field, the ranks of each role in lock step, and compares them with the graph. Memory is laid out as in the plan: each rank has an arena of
+ * cells of the size of the smallest element (larger elements fill several), and a buffer for each state. So values that overlap overwrite each other here too. Inner values of a
+ * fused step lie after the arena, side by side; its members run one after the other. A view has no memory: each reader recomputes it from what its operand's memory holds at
+ * that time. */
 #include "proof/field.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A communication of all roles that have it. */
+/* A communication in progress, in all roles that have it. */
 typedef struct Flight {
-    int nroles, nstarted; /* that have it; that have started it */
+    int nroles, nstarted; /* roles that have it; that have started it */
     bool moved;
-    Spread source; /* what was sent when it was started */
-    Spread target; /* once all have started it: what they receive */
+    Spread source; /* what was sent at the start */
+    Spread target; /* what the ranks receive, once all roles have started it */
 } Flight;
 
-/* A role under way, and the memory of its ranks. */
+/* A role being run, and the memory of its ranks. */
 typedef struct Lane {
     const Role *role;
     int step;
-    int64_t ncells; /* of a rank, those of inner values behind the arena's */
+    int64_t ncells; /* of a rank: the arena's, then those of inner values */
     int64_t narena; /* of the arena */
     int64_t *inner; /* per inner instance: its first cell */
-    int *maker;     /* per view: its step */
+    int *maker;     /* per view: the step that makes it */
     Fe *cells;      /* [rank][cell] */
-    int *under_way; /* per request: its start, + 1; 0: it is not under way */
+    int *under_way; /* per request: its start step + 1; 0: not in progress */
 } Lane;
 
 typedef struct Interpreter {
     const Plan *plan;
     const Program *program;
     int nranks;
-    Lane *lane; /* the role that is run */
+    Lane *lane; /* the role being run */
     Lane *lanes;
     Arena arena;         /* of values */
     FieldTensor *values; /* the graph's, whole */
@@ -38,7 +39,7 @@ typedef struct Interpreter {
     Spread *states; /* per state */
     int nrequests;
     Flight *flights;                        /* per request */
-    Spread in[MAX_IN], out[MAX_OUT], there; /* there: what lies where a view is */
+    Spread in[MAX_IN], out[MAX_OUT], there; /* there: the memory in which a view lies */
     char *why;
     size_t n;
 } Interpreter;
@@ -83,7 +84,7 @@ static Fe *cells_of(const Interpreter *m, const Instance *instance, int rank) {
            (instance->place == PLACE_INNER ? m->lane->inner[instance - m->lane->role->instances.at] : instance->at / m->cell_bytes);
 }
 
-/* Gives the inner instances that each fused step names cells from `behind` on; the last cell that any takes. */
+/* Gives the inner instances of each fused step cells from `behind` on. Returns the end of the cells that any of them takes. */
 static int64_t place_inner(Interpreter *m, int64_t behind) {
     int64_t at = behind, end = behind;
     m->lane->inner = arena_alloc(&m->arena, sizeof *m->lane->inner * (size_t)(m->lane->role->instances.n + 1));
@@ -108,7 +109,7 @@ static void arena_load(const Fe *cell, int width, int64_t elements, Fe *to) {
     for (int64_t i = 0; i < elements; i++) {
         to[i] = cell[i * width];
         for (int part = 1; part < width; part++)
-            if (cell[i * width + part] != to[i]) to[i] = FE_POISON; /* a part of it was overwritten */
+            if (cell[i * width + part] != to[i]) to[i] = FE_POISON; /* part of the element was overwritten */
     }
 }
 
@@ -124,7 +125,7 @@ static int input_value(const Graph *graph, int64_t input) {
     return -1;
 }
 
-/* What a rank holds of an input, whose value that is: the elements of its box, whatever the shape of what lies there. */
+/* Loads a rank's box of an input, whose graph value is `value`: its elements, whatever the shape of the instance that lies there. */
 static bool input_load(const Interpreter *m, const Input *stored, int value, int rank, int64_t elements, Fe *to) {
     Box box;
     if (value < 0 || !stored->layout) return fails(m, "nothing reads input %s", stored->name);
@@ -136,7 +137,7 @@ static bool input_load(const Interpreter *m, const Input *stored, int value, int
 
 static bool load_view(const Interpreter *m, int number, Spread *to);
 
-/* The instance's boxes on all ranks. */
+/* Loads the instance's boxes on all ranks of the role. */
 static bool load(const Interpreter *m, int number, Spread *to) {
     const Instance *instance = &m->lane->role->instances.at[number];
     const Value *value = value_of(m, instance);
@@ -180,7 +181,7 @@ static FieldTensor part_of(const Interpreter *m, int number, const Spread *sprea
     return tensor;
 }
 
-/* What a rank has where its boxes are. */
+/* Whether a and b are equal in the boxes of the role's ranks. */
 static bool same_parts(const Interpreter *m, int number, const Spread *a, const Spread *b) {
     for (int rank = m->lane->role->first_rank; rank <= m->lane->role->last_rank; rank++) {
         FieldTensor part = part_of(m, number, a, rank);
@@ -189,7 +190,7 @@ static bool same_parts(const Interpreter *m, int number, const Spread *a, const 
     return true;
 }
 
-/* A view must be what lies there. */
+/* Checks that a view equals what its memory holds. */
 static bool view_agrees(Interpreter *m, int number, const Spread *from) {
     const Instance *instance = &m->lane->role->instances.at[number];
     if (!load(m, number, &m->there)) return false;
@@ -239,7 +240,7 @@ static bool has_poison(const FieldTensor *tensor) {
     return false;
 }
 
-/* A step's results of its operands. */
+/* Computes a step's results from its operands. */
 static bool compute(const Interpreter *m, const Step *step, const Spread *operands, Spread *results) {
     char why[300];
     const Node *node = &m->plan->graph.nodes.at[step->node];
@@ -299,7 +300,7 @@ static bool move(Interpreter *m, const Step *step, const Spread *source, Spread 
            fails(m, "%s of %s: %s", comm_name[step->comm], value_of(m, from)->name, why);
 }
 
-/* A slice of what each rank of the role has. */
+/* Runs a local step: a slice of what each rank of the role holds. */
 static bool run_local(Interpreter *m, const Step *step) {
     const Instance *from = &m->lane->role->instances.at[step->in[0]], *to = &m->lane->role->instances.at[step->out[0]];
     const Role *role = m->lane->role;
@@ -313,7 +314,7 @@ static bool run_local(Interpreter *m, const Step *step) {
     return agrees(m, comm_name[step->comm], step->out[0], &m->out[0]) && store(m, step->out[0], &m->out[0]);
 }
 
-/* The parts of the role's ranks. */
+/* Copies the parts of the role's ranks. */
 static void copy_parts(const Interpreter *m, const Spread *from, Spread *to) {
     const Role *role = m->lane->role;
     if (to->each > 0)
@@ -337,7 +338,7 @@ static bool start_move(Interpreter *m, const Step *step) {
     return store(m, step->out[0], &m->out[0]); /* poison until the wait */
 }
 
-/* Its roles have all started. */
+/* Ends a communication that all its roles have started. */
 static bool end_move(Interpreter *m, const Step *step) {
     Flight *flight = &m->flights[step->request];
     const int start = m->lane->under_way[step->request] - 1;
@@ -368,7 +369,7 @@ static bool write_state(Interpreter *m, const Step *step) {
     return true;
 }
 
-/* No fused step finds what another has left in the cells of its inner values. */
+/* Poisons the inner cells, so that no fused step finds values that another one left. */
 static void forget_inner(const Interpreter *m) {
     for (int rank = m->lane->role->first_rank; rank <= m->lane->role->last_rank; rank++)
         memset(m->lane->cells + m->lane->ncells * (rank - m->lane->role->first_rank) + m->lane->narena, 0xff,
@@ -394,7 +395,7 @@ static bool run_step(Interpreter *m, const Step *step) {
 
 /* ---------------------------------------------------------------- before the first step, after the last */
 
-/* What a state holds before a step (written false) or after it; -1: nothing reads or writes it. */
+/* The value that a state holds before a step, or with `after` after it; -1: nothing reads or writes it. */
 static int state_value(const Graph *graph, int state, bool after) {
     int value = -1;
     for (int i = 0; i < graph->nodes.n; i++) {
@@ -498,7 +499,7 @@ static bool compare_end(Interpreter *m) {
     return true;
 }
 
-/* Runs the role up to a communication that others have not started yet. *any: it did something. */
+/* Runs the role up to a wait for a communication that other roles have not started yet. *any: some step was run. */
 static bool run_lane(Interpreter *m, bool *any) {
     Lane *lane = m->lane;
     for (; lane->step < lane->role->steps.n; lane->step++, *any = true) {
@@ -550,11 +551,11 @@ bool numeric_program(const Plan *plan, const Program *program, uint64_t seed, ch
 
 /* ---------------------------------------------------------------- what it costs */
 
-/* An element loaded, compared, stored against a multiplication: measured with the nets of samples/. A rank's tensor, however small: with random nets on
- * thousands of ranks. */
+/* Costs in multiplications: of an element loaded, compared and stored, measured with the nets of samples/; of a tensor on a rank, however
+ * small, measured with random nets on thousands of ranks. */
 static const double element_work = 2, tensor_work = 250;
 
-/* Of all ranks of a role. */
+/* The work of all ranks of a role. */
 static double role_work(const Graph *graph, const Role *role) {
     double a_rank = 0;
     for (int s = 0; s < role->steps.n; s++) {

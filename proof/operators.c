@@ -110,7 +110,7 @@ static bool axes_of(const Attr *axes, int ndim, bool *reduced) {
     return true;
 }
 
-/* wide has every dimension, narrow lacks the reduced ones (or has them as 1). */
+/* `wide` has all dimensions; `narrow` lacks the reduced ones (or has them with size 1). */
 static bool reduction(const Attr *axes, Plain wide, Plain narrow, Letters *letters, int8_t *wide_map, int8_t *narrow_map, char *why,
                       size_t n) {
     bool reduced[MAX_NDIM];
@@ -161,7 +161,7 @@ static bool narrowing(const Graph *graph, const Node *node, Letters *letters, ch
     return true;
 }
 
-/* All tensors of one shape; each row along the axis is needed whole, and so has no letter. */
+/* All tensors have one shape. Each row along the axis is needed whole, so the axis has no letter. */
 static bool by_rows(const Graph *graph, const Node *node, int64_t axis, Letters *letters, char *why, size_t n) {
     Plain y = plain_of(graph, node->out[0]);
     if (axis < 0) axis += y.ndim;
@@ -180,12 +180,12 @@ static bool by_rows(const Graph *graph, const Node *node, int64_t axis, Letters 
     return true;
 }
 
-/* Along which softmax and its like go. */
+/* The axis of softmax and similar operators. */
 static int64_t axis_given(const Node *node) {
     return node->attr[0].given ? node->attr[0].i : -1;
 }
 
-/* Operands and results that are numbers of rows, queries or channels, or terms of these, are f32 where the others have 16 bits. */
+/* Whether an operand or result has a number per row, query or channel, or terms of these: it is f32 where the others have 16 bits. */
 static bool is_wide(const Node *node, bool result, int k) {
     if (node->op == OP_layer_norm || node->op == OP_rms_norm || node->op == OP_batch_norm || node->op == OP_dot_product_attention)
         return result && k > 0;
@@ -196,13 +196,13 @@ static bool is_wide(const Node *node, bool result, int k) {
     return node->op == OP_attention_sums ? result || k == 3 : node->op == OP_attention_most && result;
 }
 
-/* Updates that may have one more operand, a number: what a schedule multiplies the learning rate by. */
+/* Updates that may have one more operand: the number by which a schedule multiplies the learning rate. */
 static bool takes_rate(OpCode op) {
     return op == OP_sgd || op == OP_momentum || op == OP_adam || op == OP_adamw || op == OP_lion || op == OP_lamb || op == OP_adafactor ||
            op == OP_embedding_sgd || op == OP_lazy_adam;
 }
 
-/* The first operands and the results have one shape, the operands behind them are single numbers. */
+/* The first `ntensors` operands and the results have one shape; the operands after them are single numbers. */
 static bool with_numbers(const Graph *graph, const Node *node, int ntensors, Letters *letters, char *why, size_t n) {
     Node tensors = *node;
     tensors.nin = ntensors;
@@ -225,7 +225,7 @@ static bool by_index(Plain wide, Plain index, Plain narrow, Letters *letters, in
     return true;
 }
 
-/* table: [rows, d]; rows: one of d elements for each index. */
+/* table: [rows, d]; rows: a row of d elements for each index. */
 static bool by_row(Plain table, Plain index, Plain rows, Letters *letters, int8_t *table_map, int8_t *index_map, int8_t *rows_map,
                    char *why, size_t n) {
     if (table.ndim != 2 || rows.ndim != index.ndim + 1 || rows.dim[index.ndim] != table.dim[1])
@@ -239,10 +239,10 @@ static bool by_row(Plain table, Plain index, Plain rows, Letters *letters, int8_
     return true;
 }
 
-/* The update of a table by the rows that occur: the table, its slots and the results have its letters; the gradient's rows and the indices are whole, so that every rank sees
- * all that a row of its part gets. */
+/* The update of a table by the rows that occur: the table, its slots and the results have the table's letters. The indices are whole, and
+ * so are the gradient's rows, so that every rank sees all contributions to the rows of its part. */
 static bool table_rows(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
-    const int g = node->nout; /* behind the table and its slots */
+    const int g = node->nout; /* the gradient follows the table and its slots */
     const Plain table = plain_of(graph, node->in[0]), rows = plain_of(graph, node->in[g]), index = plain_of(graph, node->in[g + 1]);
     if (table.ndim != 2 || table.hidden > 0 || rows.ndim != index.ndim + 1 || rows.dim[index.ndim] != table.dim[1] ||
         memcmp(rows.dim, index.dim, sizeof *rows.dim * (size_t)index.ndim) != 0)
@@ -262,12 +262,12 @@ static bool table_rows(const Graph *graph, const Node *node, Letters *letters, c
     return true;
 }
 
-/* Operators whose last operand may be missing. */
+/* Operators whose last operand, a mask, may be missing. */
 static bool takes_mask(OpCode op) {
     return op == OP_dot_product_attention || op == OP_attention_grad || op == OP_attention_most || op == OP_attention_sums;
 }
 
-/* How many operands and results an operator has. */
+/* Whether a node has as many operands and results as its operator. */
 static bool arity_fits(const Node *node) {
     static const int8_t arity[NOPS][2] = {
 #define UNARY_OP(name, ...) [OP_##name] = {1, 1},
@@ -363,7 +363,7 @@ static bool arity_fits(const Node *node) {
     return node->nin == arity[node->op][0] && (node->op == OP_write || node->nout == arity[node->op][1]);
 }
 
-/* Which operand is an index, by operator: the integers i for which x[i] is meant; -1: none. */
+/* The operand that is an index, that is, holds the integers i of x[i]; -1: none. */
 static int index_operand(OpCode op) {
     const bool second = op == OP_pick || op == OP_pick_grad || op == OP_embedding || op == OP_embedding_grad || op == OP_gather ||
                         op == OP_gather_grad || op == OP_cross_entropy_rows;
@@ -379,7 +379,8 @@ static bool is_comparison(OpCode op) {
     return op == OP_less || op == OP_less_equal || op == OP_greater || op == OP_greater_equal || op == OP_equal || op == OP_not_equal;
 }
 
-/* Results of another type than the operands': comparisons are bool, places i32, the rest is what `to` says. */
+/* Checks a result's type. It can differ from the operands' type: comparisons give bool, places are i32, casts and the like give the type in
+ * `to`. */
 static bool result_fits(const Node *node, int result, DType dtype, DType common) {
     if (is_comparison(node->op)) return dtype == BOOL;
     if (node->op == OP_first || (node->op == OP_topk && result == 1)) return dtype == I32;
@@ -395,7 +396,7 @@ static int condition_operand(const Node *node) {
     return node->op == OP_where || node->op == OP_first ? 0 : takes_mask(node->op) && attention_is_masked(node) ? node->nin - 1 : -1;
 }
 
-/* All of one type, but an index, which is an integer, and a condition, which is bool. */
+/* All operands have one type, except an index, which is an integer, and a condition, which is bool. */
 static bool types_fit(const Graph *graph, const Node *node) {
     int index = index_operand(node->op), condition = condition_operand(node);
     DType common = graph->values.at[node->in[node->op == OP_where ? 1 : 0]].type.dtype;

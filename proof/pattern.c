@@ -1,5 +1,5 @@
-/* Every distinct operator and communication of a plan, alone, over the field, at small sizes: what the operators' semantics and the pieces that ranks
- * exchange give on all ranks is what the whole operator gives. The cost depends on the number of distinct patterns, not on sizes or layers. Of many ranks threads share it. */
+/* Runs each distinct operator and communication of a plan alone, over the field, at small sizes, and checks that its results on all ranks are those of the whole operator. The cost
+ * depends on the number of distinct patterns, not on sizes or layers. Threads share it where there are many ranks. */
 #include "proof/seen.h"
 #include "proof/shrink.h"
 
@@ -8,7 +8,7 @@
 
 /* ---------------------------------------------------------------- one case */
 
-/* What a thread runs cases with. */
+/* A thread's memory for running cases. */
 typedef struct Bench {
     Spread in[MAX_IN], out[MAX_OUT];
     Fe *whole[MAX_IN + MAX_OUT]; /* room for `room` elements each */
@@ -16,16 +16,16 @@ typedef struct Bench {
     uint64_t seed;
 } Bench;
 
-/* An operator or a communication of a step, the first of its kind. */
+/* An operator or a communication that differs from those of earlier steps. */
 typedef struct Pattern {
     const Program *program;
     int step;
     const char *name; /* of the node or value */
     Case as_is, small;
-    Case *chosen; /* one of the two, which is run; NULL: neither */
-    bool first;   /* none before it is run as the same case */
+    Case *chosen; /* the one of the two that is run; NULL: neither */
+    bool first;   /* no earlier pattern is run as the same case */
     bool holds;
-    char why[300]; /* where it does not, or nothing is chosen */
+    char why[300]; /* why it does not hold, or nothing is chosen */
 } Pattern;
 
 typedef struct Collection {
@@ -104,7 +104,7 @@ static bool run_communication(Bench *b, Case *c, char *why, size_t n) {
            spread_agrees(&c->layout[1], shape_at(c, 1), c->nranks, &b->out[0], b->whole[0], why, n);
 }
 
-/* Multiplications, about. */
+/* Work of a case, approximately, in multiplications. */
 static double case_work(Case *c) {
     FieldTensor in[MAX_IN], out[MAX_OUT];
     double elements = 0;
@@ -118,7 +118,7 @@ static double case_work(Case *c) {
     return elements + (c->communication ? 0 : c->nranks * field_work(&c->graph, &c->node, in, out));
 }
 
-/* The compositional proof accepts it. */
+/* Whether the compositional proof accepts a case. */
 static bool legal(const Case *c) {
     char why[300];
     if (c->communication) {
@@ -136,7 +136,8 @@ static bool legal(const Case *c) {
 
 static const double most_work = 1 << 20; /* a few milliseconds */
 
-/* The small case to run: as legal as its own. NULL with why: there is none, and its own is too large. */
+/* The case to run: a small one that is as legal as the original, or the original. NULL with why: there is no small one, and the original is
+ * too large. */
 static Case *choose(Pattern *pattern, char *why, size_t n) {
     static const struct {
         int most;
@@ -153,7 +154,7 @@ static Case *choose(Pattern *pattern, char *why, size_t n) {
         }
         if (legal(small)) return small;
         if (own_legal < 0) own_legal = legal(own);
-        if (!own_legal) return small; /* it is to be found wrong */
+        if (!own_legal) return small; /* running it shows the fault */
         snprintf(why, n, "it is another pattern at small sizes");
     }
     return case_work(own) <= most_work ? own : NULL;
@@ -183,7 +184,7 @@ static bool is_new(Collection *all, const Role *role, const Step *step, const No
     for (int t = 0; t < step->nin + step->nout; t++) {
         const Instance *instance = &role->instances.at[t < step->nin ? step->in[t] : step->out[t - step->nin]];
         key_type(key, &all->plan->graph.values.at[instance->value].type);
-        key_add(key, (uint64_t)(uintptr_t)instance->layout); /* interned; equal ones under two addresses meet again when they are small */
+        key_add(key, (uint64_t)(uintptr_t)instance->layout); /* interned; equal ones at two addresses match once the cases are small */
     }
     return !seen_before(&all->own, &all->arena, key);
 }
@@ -217,7 +218,7 @@ static void collect_step(Collection *all, const Program *program, const Role *ro
     vec_push(&all->arena, &all->patterns, pattern);
 }
 
-/* Marks the first of those that are run as the same case, and counts. */
+/* Marks the first of the patterns that are run as the same case, and counts. */
 static void mark_first(Collection *all, Patterns *counts) {
     Key *key = &all->key;
     for (int k = 0; k < all->patterns.n; k++) {
@@ -286,7 +287,7 @@ static void bench_finish(Bench *b) {
 }
 
 bool pattern_plan(const Plan *plan, uint64_t seed, Pool *pool, Patterns *counts, char *why, size_t n) {
-    enum { FEW_RANKS = 64 }; /* patterns of so many ranks are soon run */
+    enum { FEW_RANKS = 64 }; /* patterns on up to this many ranks run quickly without threads */
     *counts = (Patterns){0};
     Collection all = {.plan = plan};
     arena_init(&all.arena);

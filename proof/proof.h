@@ -1,10 +1,10 @@
-/* proof: re-reads a plan and proves it (docs/proof.md). Shares with the planner only ir's types and the plan reader; its boxes, holders, owners,
- * operator semantics and table of what is linear in what are its own.
+/* proof: re-reads a plan and proves it (docs/proof.md). Shares with the planner only ir's types and the plan reader; it has its own boxes, holders, owners, operator semantics and
+ * table of which operators are linear in which operands.
  *
- *   prove.c     proof_check: which parts are run, and the certificate that says so
+ *   prove.c     proof_check: which parts are run, and the certificate of these
  *   steps.c     the compositional proof: the steps, by induction
- *   layout.c    boxes, terms, conversions, in this folder's own words; comparison with ir/box.c
- *   operators.c what each operator means for layouts; kernels.c: whether those of a kernel are so
+ *   layout.c    boxes, terms, conversions, implemented anew; comparison with ir/box.c
+ *   operators.c what each operator means for layouts; kernels.c: whether a kernel's layouts agree with that
  *   memory.c    no two values alive at once overlap; nothing is read before it is written
  *   header.c    proof_header; settings.c: what the header says twice
  *   field.h     the numeric check over a finite field: see there
@@ -15,23 +15,24 @@
 
 #define PROOF_BUDGET_S 0.2 /* default of --proof-budget */
 
-/* How much is proved. All zero: everything that is always proved, and nothing whose work grows with the sizes of tensors. */
+/* How much is proved. All zero: only what is always proved, nothing whose work grows with the sizes of tensors. */
 typedef struct ProofOptions {
-    bool compositional; /* the compositional part alone, nothing numeric */
-    bool full;          /* the whole plan and the gradients of the whole graph whatever their work */
-    double budget_s; /* or when their estimated time, together, is within this; an estimate depends on the plan alone, not on the machine */
-    /* Per program its graph before simplification and autodiff, whose results must be the plan's. NULL: the plan alone is there, as for pcc check. */
+    bool compositional; /* only the compositional part, nothing numeric */
+    bool full;          /* run the whole plan and the gradients of the whole graph, whatever their work */
+    double budget_s;    /* else run them if their estimated time, together, is within this; estimates depend only on the plan */
+    /* Per program, its graph before simplification and autodiff, whose results must equal the plan's. NULL: only the plan is known, as for
+     * pcc check. */
     const Graph *const *lowered;
-    Pool *pool; /* threads that share the work; NULL: the caller alone */
+    Pool *pool; /* threads that share the work; NULL: only the calling thread */
 } ProofOptions;
 
-/* What was shown, counted as it was checked. */
+/* What was proved, counted during the checks. */
 typedef struct Proof {
     int64_t steps, kernels, communications, distinct_communications, boxes, ranks_checked, instances, roles, programs;
-    int64_t copies;                                                   /* nodes that compute once more what others do */
+    int64_t copies;                                                   /* nodes that recompute other nodes' results */
     int operator_patterns, communication_patterns, gradient_patterns; /* run over the field at small sizes */
-    int patterns_left_out;                                            /* neither made small nor run as they are */
-    char left_why[512];                                               /* the first of them */
+    int patterns_left_out;                                            /* neither shrunk nor run at their own size */
+    char left_why[512];                                               /* why the first of them was */
     int gradients;                                                    /* of the whole graph; 0: not run */
     bool whole_plan, gradients_run,
         simplified; /* run at full size: the plan; the graph's gradients; the lowered graph's loss against the plan's */
@@ -42,7 +43,7 @@ typedef struct Proof {
 
 /* True: proved, *proof filled. False: *error says what could not be shown (program, role, step, why). options NULL: PROOF_BUDGET_S. */
 bool proof_check(const Plan *plan, const ProofOptions *options, Proof *proof, Error *error);
-/* What the header and the programs say beside the steps, as far as it can be counted again: `sent` of each program where the pieces are few enough
- * to enumerate, the replicas against the graph's hidden dimensions, and all that the header and the graphs both say (settings.c). Appends to *text one indented line a fact, the ones that cannot be shown too. False: *error
- * says what is wrong. */
+/* Checks what the header and the programs say beside the steps, as far as it can be recounted: `sent` of each program where the pieces are
+ * few enough to enumerate, the replicas against the graph's hidden dimensions, and all that the header and the graphs both say
+ * (settings.c). Appends to *text one indented line a fact, also for facts that cannot be shown. False: *error says what is wrong. */
 bool proof_header(const Plan *plan, Text *text, Error *error);

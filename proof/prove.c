@@ -1,24 +1,24 @@
-/* Which parts of the proof are run, and the certificate that says exactly that. What is run depends on the plan and the options alone, never on a clock:
- * the same plan gets the same certificate, byte for byte. */
+/* Decides which parts of the proof are run, and writes the certificate that states exactly these. What is run depends only on the plan and the options, never on a clock: the same
+ * plan gets the same certificate, byte for byte. */
 #include "proof/field.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const uint64_t field_seed = 0x70726f6f66; /* what the elements are drawn from: any will do, and one gives the same run each time */
+static const uint64_t field_seed = 0x70726f6f66; /* elements are drawn from it: any seed will do; a fixed one repeats each run */
 /* A multiplication with its share of loops, loads and comparisons, in seconds: measured once, of the nets in samples/ on one core of a server of
  * 2020. It turns work into the time that is compared with the budget. */
 static const double multiplication_s = 2e-9;
 static const double most_bytes = 8.0 * (1 << 30);
-enum { GRADIENTS_WORK = 2, SIMPLIFIED_WORK = 1 }; /* evaluations of the graph that field_gradients and field_same are worth */
+enum { GRADIENTS_WORK = 2, SIMPLIFIED_WORK = 1 }; /* work of field_gradients and field_same, in evaluations of the graph */
 enum { MAX_PARTS = 16 };                          /* programs of a plan */
-enum { TENSORS_A_VALUE = 2 };                     /* that they hold at a time: its elements and a tangent, or those of two graphs */
+enum { TENSORS_A_VALUE = 2 };                     /* tensors held at a time: the elements and a tangent, or the elements in two graphs */
 
 static bool numeric_fails(Error *error, const char *why) {
     return error_set(error, EXIT_INTERNAL, "over the integers modulo 2^61 - 1: %s", why);
 }
 
-/* The plan as each of its programs sees it. */
+/* The plan as each of its programs sees it, with the program's graph. */
 typedef struct Parts {
     const Plan *plan;
     int n;
@@ -46,7 +46,7 @@ static bool check_patterns(const Parts *parts, Pool *pool, Proof *proof, Error *
     return true;
 }
 
-/* Takes an estimate from what is left of the budget. */
+/* Subtracts an estimate from the remaining budget; false: it exceeds the budget or the memory. */
 static bool affordable(const ProofOptions *options, double *left, double estimate, double bytes) {
     if (bytes > most_bytes || (!options->full && estimate > *left)) return false;
     *left -= estimate;
@@ -69,7 +69,8 @@ static double plan_bytes(const Parts *parts) {
     return bytes;
 }
 
-/* The graph with parameters in the places of their averages: an evaluation of averages was lowered with parameters. False: it reads one that has an average. */
+/* The graph with parameters in place of their averages: an evaluation of averages was lowered with parameters. False: it reads a parameter
+ * that has an average. */
 static bool without_averages(const Graph *graph, Arena *arena, Graph *plain) {
     *plain = *graph;
     plain->nodes.at = arena_alloc(arena, sizeof *plain->nodes.at * (size_t)(graph->nodes.n + 1));
@@ -95,7 +96,7 @@ static bool same_as_lowered(const Graph *lowered, const Graph *graph, char *why,
     return ok;
 }
 
-/* The graph of each program against the one that it was made from. */
+/* Compares the graph of each program with the graph that it was made from. */
 static bool check_simplified(const Parts *parts, const ProofOptions *options, Error *error) {
     char why[900];
     for (int p = 0; p < parts->n; p++) {
@@ -150,7 +151,7 @@ static void certify_compositional(Text *text, const Proof *proof, int nranks) {
     if (proof->copies > 0) text_printf(text, ", %lld cop%s", (long long)proof->copies, proof->copies == 1 ? "y of a node" : "ies of nodes");
 }
 
-/* What was not run at full size: the budget is too small, or the memory. */
+/* Lists what was not run at full size because the budget, or the memory, is too small. */
 static void leave_out(Text *list, const char *what, double estimate_s, double bytes) {
     text_printf(list, list->n ? ", %s" : "; left out: %s", what);
     text_printf(list, " (about %.3g s", estimate_s);

@@ -1,8 +1,9 @@
-/* The roles of a program together. Each role by itself shows what its ranks hold (steps.c); here: that what one role starts all roles start whose ranks take part, that it is the
- * same there, and that no order of steps lets roles wait for each other in a circle.
+/* The roles of a program together. steps.c proves by each role itself what its ranks hold. This file proves that a communication is started by all roles whose ranks take part,
+ * that it is the same in all of them, and that roles never wait for each other in a circle.
  *
- * What a wait needs of the others, whatever the communicator (docs/proof.md): a rank that receives needs that its sender has started; one that sends, that the receiver has come
- * to its own wait, for until then its tensor is read in place; and where sums are completed all need that all have, for ranks then pass on what they have added up. */
+ * What a wait needs from other ranks, with any communicator (docs/proof.md): a receiver needs its sender to have started; a sender needs its receiver to have reached its own wait,
+ * as until then the sender's tensor is read in place. Where sums are completed, every rank needs all others to have reached their waits, as ranks then pass on what they have added
+ * up. */
 #include "proof/internal.h"
 
 #include <stdlib.h>
@@ -15,7 +16,7 @@ typedef struct Calls {
     Error *error;
     int nroles, nrequests;
     int *start, *wait;
-    int *next; /* per role the step that it comes to next */
+    int *next; /* per role, its next step */
 } Calls;
 
 static const Role *role_of(const Calls *c, int role) {
@@ -55,7 +56,7 @@ static void find_calls(const Calls *c) {
         }
 }
 
-/* The request that runs as one with this one and is started behind it; -1: none. */
+/* The request that is started next in the same bucket; -1: none. */
 static int joined(const Calls *c, int role, int request) {
     const Role *at = role_of(c, role);
     const int next = start_of(c, role, request) + 1;
@@ -65,12 +66,13 @@ static int joined(const Calls *c, int role, int request) {
     return together ? at->steps.at[next].request : -1;
 }
 
-/* A request is one communication in all roles that have it, and the ranks of the others hold nothing of it before or after. */
+/* Checks that a request is the same communication in all roles that have it, and that ranks of other roles hold neither its source nor its
+ * target. */
 static bool same_request(const Calls *c, int request) {
     int first = 0;
     while (first < c->nroles && start_of(c, first, request) < 0)
         first++;
-    if (first == c->nroles) return true; /* a number that none uses */
+    if (first == c->nroles) return true; /* a number that no role uses */
     const Step *one = step_of(c, first, request);
     const Layout *from = layout_of(c, first, one->in[0]), *to = layout_of(c, first, one->out[0]);
     for (int r = 0; r < c->nroles; r++) {
@@ -90,7 +92,7 @@ static bool same_request(const Calls *c, int request) {
     return true;
 }
 
-/* Whether a role at its wait need wait no longer. */
+/* Whether a role that is at its wait may go on. */
 static bool may_pass(const Calls *c, int role, int request) {
     const Step *own = step_of(c, role, request);
     const Layout *from = layout_of(c, role, own->in[0]), *to = layout_of(c, role, own->out[0]);
@@ -104,7 +106,7 @@ static bool may_pass(const Calls *c, int role, int request) {
     return true;
 }
 
-/* Each role goes on as far as it can, until all are at their ends. A start waits for nothing. */
+/* Runs each role as far as it can go, until all are at their ends. A start waits for nothing. */
 static bool all_end(Calls *c) {
     bool any = true;
     for (int r = 0; r < c->nroles; r++)

@@ -1,4 +1,4 @@
-/* rope: rotary positions over the field: cos and sin of an angle are two hashes of place times a hash of base, width and pair. */
+/* rope: rotary positions over the field: cos and sin of an angle are two hashes of the place times a hash of base, width and pair. */
 #include "proof/walk.h"
 
 bool rope_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {

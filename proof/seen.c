@@ -1,4 +1,4 @@
-/* seen: patterns found by hash and compared whole: two of one hash are two. */
+/* seen: patterns are found by hash and compared in full, so that two with one hash stay distinct. */
 #include "proof/seen.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* seen: which patterns were seen before, each the list of all that it consists of. */
+/* seen: which patterns were seen before; a pattern is a list of everything that it consists of. */
 #pragma once
 #include "ir/graph.h"
 
@@ -6,7 +6,7 @@
 typedef struct Key {
     uint64_t word[1024];
     int n;
-    bool overflow; /* never equal to another */
+    bool overflow; /* the key is never equal to another */
 } Key;
 typedef struct Seen {
     const uint64_t *word;
@@ -23,5 +23,5 @@ void key_add(Key *key, uint64_t word);
 void key_type(Key *key, const TensorType *type);
 void key_layout(Key *key, const Layout *layout);
 void key_attrs(Key *key, OpCode op, const Attr *attr);
-/* True when it was there already; else it is from now on. */
+/* Whether the key was in the table; adds it if not. */
 bool seen_before(SeenTable *table, Arena *arena, const Key *key);

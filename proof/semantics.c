@@ -1,10 +1,10 @@
 /* semantics: what each operator computes, over the field. Written from the operators' definitions.
  *
- * Linear and multilinear operators are themselves. relu, tanh, exp, log, sqrt, sigmoid, gelu, silu, rsqrt, softplus, sin, cos and clamp of reals are keyed hashes of their argument: nothing that
- * a compiler does to a plan keeps their results but computing them on the right operand. softmax and log_softmax are written with these of exp and log, so
- * that they equal the operators into which a compiler may take them apart. Gradient kernels that are
- * rational in what they take (tanh_grad is dy (1 - y^2), softmax_grad is y (dy - sum of y dy)) are that; relu_grad, gelu_grad, silu_grad, clamp_grad, which are not, multiply
- * dy by a hash of what they take; so log_softmax_grad has a hash for exp(y). Operators that look elements up are in lookup.c, those that cut and join in cut.c, updates in updates.c. */
+ * Linear and multilinear operators are computed as defined. relu, tanh, exp, log, sqrt, sigmoid, gelu, silu, rsqrt, softplus, sin, cos and clamp of reals are keyed hashes of their
+ * argument: only a plan that computes them on the right operand keeps their results. softmax and log_softmax use these hashes of exp and log, so that they equal the operators into
+ * which a compiler may expand them. Gradient kernels that are rational functions of their operands (tanh_grad is dy (1 - y^2), softmax_grad is y (dy - sum of y dy)) are computed
+ * as defined. relu_grad, gelu_grad, silu_grad and clamp_grad are not rational: they multiply dy by a hash of the other operand; likewise log_softmax_grad has a hash for exp(y).
+ * Operators that look elements up are in lookup.c, those that cut and join in cut.c, updates in updates.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 #include "proof/walk.h"
 #include "proof/windows.h"
 
-/* Numbers of a row's loop beside the elements. */
+/* What a row's loop needs beside the elements. */
 typedef struct Numbers {
     Fe a, b;
     int64_t length, stride; /* along an axis */
@@ -64,7 +64,7 @@ BINARY(gelu_tanh_grad, fe_mul(fe_hash(NOPS + OP_gelu_grad, x), y))
 BINARY(rsqrt_grad, fe_mul(fe_mul(((const Numbers *)context)->a, y), fe_mul(fe_mul(x, x), x)))
 BINARY(max_mask, x == y)
 BINARY(clamp_grad, fe_mul(fe_hash(((const Numbers *)context)->a, x), y))
-/* Order is that of the representatives. */
+/* Elements are ordered by their representatives. */
 BINARY(abs_grad, x == 0 ? 0 : fe_signed(x) < 0 ? fe_sub(0, y) : y)
 BINARY(maximum, fe_signed(x) < fe_signed(y) ? y : x)
 BINARY(minimum, fe_signed(x) < fe_signed(y) ? x : y)
@@ -82,7 +82,7 @@ static void where_row(const void *context, Fe *const *at, const int64_t *stride,
         at[0][i * stride[0]] = at[1][i * stride[1]] ? at[2][i * stride[2]] : at[3][i * stride[3]];
 }
 
-/* operand 1 times the inverses of operand `by`, which are made at once, times `factor`. */
+/* The other operand divided by (factor times operand `by`); all inverses are computed at once. */
 static bool quotient(const Node *node, const FieldTensor *in, FieldTensor *out, int by, Fe factor, char *why, size_t n) {
     FieldTensor operands[2] = {in[1 - by], in[by]};
     int64_t elements = field_elements(&in[by]);
@@ -112,7 +112,7 @@ static bool kernel_gelu(const Node *node, const FieldTensor *in, FieldTensor *ou
     return walk_elements(node, in, out, row, NULL, why, n);
 }
 
-/* Each pair of bounds makes another function. A bound that is left out has no place among those that are given. */
+/* Each pair of bounds gives another function. A missing bound differs from all given ones. */
 static Fe clamp_key(const Node *node) {
     Fe key = node->op;
     for (int i = 0; i < 2; i++) {
@@ -123,7 +123,7 @@ static Fe clamp_key(const Node *node) {
     return key;
 }
 
-/* A bound as an integer of the field's order; whatever is beyond the field's integers is beyond all numbers. */
+/* A bound as an integer of the field's order; a bound beyond the field's integers is beyond all numbers. */
 static int64_t clamp_bound(const Attr *attr, int64_t otherwise) {
     const double most = (double)(FIELD_P / 2);
     if (!attr->given) return otherwise;
@@ -150,7 +150,7 @@ static bool kernel_max_share(const Node *node, const FieldTensor *in, FieldTenso
     return walk_elements(node, in, out, max_share_row, &(Numbers){.a = fe_inverse(2)}, why, n);
 }
 
-/* Among reals, and from integers, the same number; what a real is rounded to is a hash of it. */
+/* Casts between reals, and from integers, keep the number; the integer to which a real is rounded is a hash of it. */
 static bool kernel_cast(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     bool rounds = dtype_is_float(in[0].dtype) && !dtype_is_float(out[0].dtype);
     return walk_elements(node, in, out, out[0].dtype == BOOL ? to_bool_row : rounds ? to_integer_row : walk_assign_row, NULL, why, n);
@@ -236,7 +236,8 @@ static void squares_row(const void *context, Fe *const *at, const int64_t *strid
     }
 }
 
-/* out, which holds the neutral element, gathers all of the operands' elements: narrow[d] is the dimension of operand 0 that its dimension d is. */
+/* Accumulates all elements of the operands into out, which holds the neutral element; dimension d of out is dimension narrow[d] of operand
+ * 0. */
 static bool gather(const FieldTensor *in, int nin, const FieldTensor *out, const int8_t *narrow, WalkRow *row, char *why, size_t n) {
     Walk walk;
     int8_t same[MAX_NDIM];
@@ -263,7 +264,7 @@ static bool kernel_reduce(const Node *node, const FieldTensor *in, FieldTensor *
     return true;
 }
 
-/* max(x, 0) - x t + softplus(-|x|) of each element, softplus its hash; sum += that. */
+/* max(x, 0) - x t + softplus(-|x|) of each element, with softplus its hash. logit_loss_row: sum += that. */
 static Fe logit_loss(Fe x, Fe t) {
     const bool above = fe_signed(x) > 0;
     return fe_add(fe_sub(above ? x : 0, fe_mul(x, t)), fe_hash(OP_softplus, above ? fe_sub(0, x) : x));
@@ -275,7 +276,7 @@ static void logit_loss_row(const void *context, Fe *const *at, const int64_t *st
         at[0][i * stride[0]] = fe_add(at[0][i * stride[0]], logit_loss(at[1][i * stride[1]], at[2][i * stride[2]]));
 }
 
-/* mse and bce_with_logits, of all elements but along the hidden dimension. */
+/* mse and bce_with_logits, over all elements of each hidden slice. */
 static bool kernel_mse(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     const char *reduction = node->attr[0].given && node->attr[0].text ? node->attr[0].text : "mean";
     bool marked[MAX_NDIM], sum = strcmp(reduction, "sum") == 0, logits = node->op == OP_bce_with_logits;
@@ -300,7 +301,7 @@ static bool kernel_sum_squares(const Node *node, const FieldTensor *in, FieldTen
     return gather(in, 1, &out[0], narrow, squares_row, why, n);
 }
 
-/* The reverse of broadcasting: sums over what aligning right adds and what has size 1. */
+/* The reverse of broadcasting: sums over the dimensions that aligning right adds, and those of size 1. */
 static bool kernel_sum_to(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     int8_t narrow[MAX_NDIM];
     (void)node;
@@ -525,10 +526,10 @@ static bool kernel_rows(const Node *node, const FieldTensor *in, FieldTensor *ou
 
 typedef bool Kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
 typedef struct Semantics {
-    WalkRow *row; /* elementwise, or: */
+    WalkRow *row; /* elementwise operators; others: */
     Kernel *kernel;
-    bool leaf; /* field_leaf's */
-    int cost;  /* about, in multiplications an element; 0: 1 */
+    bool leaf; /* computed by field_leaf */
+    int cost;  /* approximately, in multiplications an element; 0 means 1 */
 } Semantics;
 
 static const Semantics semantics[NOPS] = {
@@ -643,7 +644,7 @@ static const Semantics semantics[NOPS] = {
     [OP_convert] = {.kernel = kernel_convert},
 };
 
-/* What else elementwise.def has: functions of which nothing is known but their operands. */
+/* All other operators of elementwise.def: functions of which only the operands are known. */
 static void opaque_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
     const Fe key = *(const Fe *)context;
     for (int64_t i = 0; i < n; i++)
@@ -688,7 +689,7 @@ bool field_kernel(const Graph *graph, const Node *node, const FieldTensor *in, F
     return false;
 }
 
-/* A leaf's elements are hashed, and the page that holds them is touched for the first time. */
+/* A leaf's elements are hashed, and their memory pages are touched for the first time. */
 enum { LEAF_COST = 4 };
 
 double field_work(const Graph *graph, const Node *node, const FieldTensor *in, const FieldTensor *out) {

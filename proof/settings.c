@@ -1,5 +1,5 @@
-/* settings: what a plan says twice. The header's optimizer, clipping, schedule, accumulation, gradients, buckets, sources of data and evaluation, each
- * against the graph and the steps that were made of it. Nothing here is about how a value is computed: that is the rest of the proof's. */
+/* settings: checks what a plan says twice: the header's optimizer, clipping, schedule, accumulation, gradients, buckets, sources of data and evaluation, each against the graph and
+ * the steps made from it. How values are computed is checked by the rest of the proof. */
 #include "ir/metric.h"
 #include "ir/wildcard.h"
 #include "proof/internal.h"
@@ -24,7 +24,7 @@ static const OpCode update_op[NOPTIMIZERS] = {
     [OPTIMIZER_NONE] = OP_write,     [OPTIMIZER_SGD] = OP_sgd,        [OPTIMIZER_MOMENTUM] = OP_momentum,
     [OPTIMIZER_ADAM] = OP_adam,      [OPTIMIZER_ADAMW] = OP_adamw,    [OPTIMIZER_LION] = OP_lion,
     [OPTIMIZER_LAMB] = OP_lamb_step, [OPTIMIZER_LAZY_ADAM] = OP_adam, [OPTIMIZER_ADAFACTOR] = OP_adafactor};
-/* Of a table whose gradient is that of looking it up: by the rows that occur. */
+/* The update of a table whose gradient is only that of looking it up: by the rows that occur. */
 static OpCode table_update_op(OptimizerKind optimizer) {
     return optimizer == OPTIMIZER_SGD ? OP_embedding_sgd : optimizer == OPTIMIZER_LAZY_ADAM ? OP_lazy_adam : update_op[optimizer];
 }
@@ -37,7 +37,7 @@ static bool scheduled(const Settings *settings) {
     return settings->schedule.kind != SCHEDULE_CONSTANT || settings->schedule.warmup > 0;
 }
 
-/* The shortest decimal that reads back. */
+/* The shortest decimal that reads back as the number. */
 static const char *shown(char text[32], double number) {
     for (int digits = 6; digits <= 17; digits++) {
         snprintf(text, 32, "%.*g", digits, number);
@@ -46,7 +46,7 @@ static const char *shown(char text[32], double number) {
     return text;
 }
 
-/* The factor by which the lines `scaled` change a number of the parameter's update. */
+/* The factor by which `scaled` lines change a number of the parameter's update. */
 static double scaled(const Settings *settings, ScaleKind kind, const char *parameter) {
     for (int i = settings->scales.n - 1; i >= 0; i--)
         if (settings->scales.at[i].kind == kind && pattern_matches(settings->scales.at[i].path, parameter, NULL))
@@ -82,14 +82,15 @@ static bool numbers_agree(const Settings *settings, const char *parameter, const
     return true;
 }
 
-/* Operand k of a node is an input of this kind. */
+/* Checks that operand k of a node is an input of this kind. */
 static bool takes_input(const Graph *graph, const Node *node, int k, InputKind kind, Error *error) {
     const Node *from = k < node->nin ? graph_producer(graph, node->in[k]) : NULL;
     if (from && from->op == OP_input && graph->inputs.at[from->state].kind == kind) return true;
     return differ(error, "%s takes no input of kind=%s as its operand %d", node->name, input_kind_name[kind], k);
 }
 
-/* What a node writes where gradients are finite: with a loss scale it is chosen between that and what was there (scale_agrees). */
+/* The value that a node writes when gradients are finite. With a loss scale, a `where` chooses between it and the old value
+ * (scale_agrees). */
 static int written_by(const Graph *graph, const Node *write) {
     const Node *choice = graph_producer(graph, write->in[0]);
     return graph->settings.precision == F16 && choice->op == OP_where ? choice->in[1] : write->in[0];
@@ -109,19 +110,20 @@ static const Node *taker(const Graph *graph, int direction) {
     return NULL;
 }
 
-/* Operand k is a state's old value, result k its new one; a direction is what the new one is made of. */
+/* The state whose old value is operand k and whose new value is result k, or is made from result k if that is LAMB's direction; -1:
+ * none. */
 static int updated_state(const Graph *graph, const Node *node, int k) {
     const Node *read = graph_producer(graph, node->in[k]), *last = node->op == OP_lamb_step && k == 0 ? taker(graph, node->out[0]) : node;
     return read->op == OP_read && last && last->in[k] == node->in[k] && written_to(graph, last->out[k]) == read->state ? read->state : -1;
 }
 
-/* The sum of a value's squares. */
+/* Whether `value` is the sum of the squares of `of`. */
 static bool is_squares(const Graph *graph, int value, int of) {
     const Node *node = graph_producer(graph, value);
     return node->op == OP_sum_squares && node->in[0] == of;
 }
 
-/* The second half of LAMB: of a direction that the first half makes, and of both norms. */
+/* Checks the second half of LAMB: it takes the direction that its first half makes, and both norms. */
 static bool lamb_agrees(const Graph *graph, const Node *node, Error *error) {
     const Node *first = graph_producer(graph, node->in[1]);
     if (first->op != OP_lamb_step || first->in[0] != node->in[0] || first->out[0] != node->in[1] || taker(graph, node->in[1]) != node)
@@ -139,7 +141,7 @@ static bool is_number(const Graph *graph, int value, double number) {
     return node->op == OP_constant && node->data == NULL && node->attr[op_attr(OP_constant, "value")].f == number;
 }
 
-/* The number of the update. With a loss scale not every step makes one: a state counts them. */
+/* Whether a value is the number of the update. With a loss scale not every step makes an update, so a state counts them. */
 static bool is_count(const Graph *graph, int value) {
     const Node *node = graph_producer(graph, value);
     if (graph->settings.precision != F16) return node->op == OP_input && graph->inputs.at[node->state].kind == INPUT_UPDATE;
@@ -149,7 +151,8 @@ static bool is_count(const Graph *graph, int value) {
            written_to(graph, node->out[0]) == read->state;
 }
 
-/* One update: of the header's optimizer and its numbers, of a parameter that is trained and its own slots. taken: per state, the updates that take it. */
+/* Checks one update: it is the header's optimizer with its numbers, and takes a trained parameter and its own slots. taken: per state, the
+ * updates that take it. */
 static bool update_agrees(const Graph *graph, const Node *node, int *taken, Error *error) {
     const Settings *settings = &graph->settings;
     if (node->op == OP_lamb) return lamb_agrees(graph, node, error);
@@ -182,7 +185,7 @@ static bool update_agrees(const Graph *graph, const Node *node, int *taken, Erro
     return next == node->nin || differ(error, "the header has no schedule, %s takes a rate", node->name);
 }
 
-/* A slot that no update makes moves by a share towards something: (to - slot) * share + slot. */
+/* Whether a slot that no update writes moves towards a value by a share: (to - slot) * share + slot. */
 static bool moves(const Graph *graph, int slot, int *to, int *share) {
     for (int i = 0; i < graph->nodes.n; i++) {
         const Node *write = &graph->nodes.at[i];
@@ -199,7 +202,7 @@ static bool moves(const Graph *graph, int slot, int *to, int *share) {
     return false;
 }
 
-/* The average of a parameter: of what is written to it, all at the first update, then the header's share. */
+/* Whether a slot is the average of a parameter's new values: it takes the whole value at the first update, then the header's share. */
 static bool is_average(const Graph *graph, int slot) {
     int to, share;
     if (!graph->settings.ema || !moves(graph, slot, &to, &share)) return false;
@@ -209,7 +212,7 @@ static bool is_average(const Graph *graph, int slot) {
            written_to(graph, to) == graph->states.at[slot].parameter;
 }
 
-/* A slot of adafactor: means of the gradient's squares, or these. */
+/* Whether a slot is adafactor's estimate: of the gradient's squares, or of their means. */
 static bool is_estimate(const Graph *graph, int slot) {
     int to, share;
     if (graph->settings.optimizer != OPTIMIZER_ADAFACTOR || !moves(graph, slot, &to, &share)) return false;
@@ -219,7 +222,7 @@ static bool is_estimate(const Graph *graph, int slot) {
            is_number(graph, power->in[1], graph->settings.beta2_decay);
 }
 
-/* A slot's type is its parameter's; sizes over which means are taken are 1. */
+/* Whether a slot has its parameter's type; dimensions over which means are taken have size 1. */
 static bool slot_fits(const State *slot, const State *of, bool narrow) {
     bool fits = slot->type.dtype == of->type.dtype && slot->type.shape.ndim == of->type.shape.ndim;
     for (int d = 0; fits && d < of->type.shape.ndim; d++)
@@ -261,7 +264,7 @@ static bool updates_agree(const Graph *graph, Error *error) {
 
 /* ---------------------------------------------------------------- norms of gradients */
 
-/* Counts the gradients whose squares are in a sum, which are then no longer among those that are left; false: it is made of something else. */
+/* Counts the gradients whose squares are in a sum, and removes them from `left`; false: the sum has other terms. */
 static bool squares_in(const Graph *graph, int value, int *left, int *n) {
     const Node *node = graph_producer(graph, value);
     while (node->op == OP_cast)
@@ -273,7 +276,7 @@ static bool squares_in(const Graph *graph, int value, int *left, int *n) {
     return node->op == OP_add && squares_in(graph, node->in[0], left, n) && squares_in(graph, node->in[1], left, n);
 }
 
-/* Whether a value is the sum of the squares of n gradients, each as often as updates take it: of its value so many. */
+/* Whether a value is the sum of the squares of n gradients; gradients: per value, how often it is one of them. */
 static bool sums_squares(const Graph *graph, int value, const int *gradients, int n) {
     const size_t bytes = ((size_t)graph->values.n + 1) * sizeof *gradients;
     int *left = malloc(bytes), found = 0;
@@ -283,14 +286,15 @@ static bool sums_squares(const Graph *graph, int value, const int *gradients, in
     return is;
 }
 
-/* What an update, or its first step, takes as the gradient; -1: it takes a direction that another has made of it. */
+/* The value that an update, or its first step, takes as the gradient; -1: it takes a direction that another node made from it. */
 static int gradient_of(const Graph *graph, const Node *node) {
     const Node *direction = node->op == OP_adafactor ? graph_producer(graph, node->in[1]) : NULL;
     if (direction) return direction->in[0];
     return op_in(node->op, "g") >= 0 ? node->in[op_in(node->op, "g")] : -1;
 }
 
-/* Gradients are clipped as the header says: those of which, and of no others, is the norm. Counts them by their values before they are clipped, and all. */
+/* Checks that gradients are clipped as the header says, and that the norm is of exactly these gradients. Counts them, in all and by their
+ * values before clipping. */
 static bool clips_agree(const Graph *graph, int *gradients, int *n, Error *error) {
     const double clip = graph->settings.clip;
     char header[32], own[32];
@@ -310,14 +314,14 @@ static bool clips_agree(const Graph *graph, int *gradients, int *n, Error *error
     return true;
 }
 
-/* Whether a value is true where the squares of all n gradients are finite: their sum times 0 is 0. */
+/* Whether a value tests that the squares of all n gradients are finite: that their sum times 0 is 0. */
 static bool is_finite(const Graph *graph, int value, const int *gradients, int n) {
     const Node *equal = graph_producer(graph, value), *product = equal->op == OP_equal ? graph_producer(graph, equal->in[0]) : equal;
     return product->op == OP_mul && is_number(graph, product->in[1], 0) && is_number(graph, equal->in[1], 0) &&
            sums_squares(graph, product->in[0], gradients, n);
 }
 
-/* precision=f16: what is trained, and its slots, are written where all gradients are finite, and else what they were. */
+/* precision=f16: checks that trained states and their slots get new values where all gradients are finite, and else keep the old ones. */
 static bool scale_agrees(const Graph *graph, const int *gradients, int n, Error *error) {
     int checked = -1; /* the condition */
     for (int i = 0; i < graph->nodes.n && graph->settings.precision == F16; i++) {
@@ -349,7 +353,7 @@ static bool norms_agree(const Graph *graph, Error *error) {
     if (root && (root->op != OP_sqrt || !sums_squares(graph, root->in[0], gradients, all)))
         ok = differ(error, "grad_norm is another norm than that of all %d gradients", all);
     ok = ok && scale_agrees(graph, gradients, all, error);
-    /* In place of those that are added up, compressed perhaps, the replicas' own. */
+    /* The replicas' own gradients stand in for their sums, which may be compressed. */
     for (int v = graph->values.n - 1; ok && replicas >= 0 && v >= 0; v--) {
         const Node *maker = graph_producer(graph, v);
         if (gradients[v] > 0 && (maker->op == OP_replica_sum || maker->op == OP_cast || maker->op == OP_compress))
@@ -370,7 +374,7 @@ static bool has_node(const Graph *graph, int input) {
     return false;
 }
 
-/* accumulate=k: of each input that is used there are k, and the loss is their mean. */
+/* accumulate=k: checks that each used input exists k times, and that the loss is the mean over these. */
 static bool batches_agree(const Graph *graph, Error *error) {
     const int64_t k = settings_batches(&graph->settings);
     bool several = false;
@@ -415,7 +419,7 @@ static bool replicas_agree(const Graph *graph, Error *error) {
     return true;
 }
 
-/* forward=N against the nodes: what the loss is made of comes before, what is made of a gradient behind it. */
+/* Checks forward=N against the nodes: those that the loss needs come before it, gradients and updates after it. */
 static bool forward_agrees(const Graph *graph, Error *error) {
     bool *needed = calloc((size_t)graph->nodes.n + 1, sizeof *needed),
          ok = needed || error_set(error, EXIT_ENVIRONMENT, "out of memory in the proof");
@@ -438,7 +442,7 @@ static bool forward_agrees(const Graph *graph, Error *error) {
     return ok;
 }
 
-/* ---------------------------------------------------------------- sources of data, the mesh, what is for people */
+/* ---------------------------------------------------------------- sources of data, the mesh, what only people read */
 
 static bool data_agrees(const Graph *graph, Error *error) {
     const DataKind data = graph->settings.data;
@@ -452,7 +456,7 @@ static bool data_agrees(const Graph *graph, Error *error) {
     return true;
 }
 
-/* The last axis varies fastest; ranks left over are a faster digit behind it. */
+/* The last axis varies fastest; ranks left over are a faster digit after it. */
 static bool mesh_agrees(const Graph *graph, Error *error) {
     const Settings *settings = &graph->settings;
     int64_t stride = settings->mesh.n > 0 ? settings->mesh.at[settings->mesh.n - 1].digit.stride : graph->nranks;
@@ -467,7 +471,7 @@ static bool mesh_agrees(const Graph *graph, Error *error) {
     return true;
 }
 
-/* The word behind a key in `options`, against what the header says. */
+/* Checks the word after a key in `options` against the header. */
 static bool option_agrees(const char *options, const char *key, const char *said, Error *error) {
     const char *at = strstr(options, key);
     if (!at || (at > options && at[-1] != ' ')) return true;
@@ -505,7 +509,7 @@ static bool step_agrees(const Graph *graph, Error *error) {
     return true;
 }
 
-/* What an evaluation can report, each once: numbers on every rank, the prediction as it lies. */
+/* Checks what an evaluation reports, each once: numbers on every rank, the prediction in any layout. */
 static bool reports_agree(const Graph *graph, bool evaluates, Error *error) {
     enum { ROWS = NMETRICS, PREDICTION, NKNOWN };
     bool seen[NKNOWN] = {false};
@@ -533,7 +537,7 @@ static bool reports_agree(const Graph *graph, bool evaluates, Error *error) {
     return graph->loss < 0 || seen[ROWS] || differ(error, "an evaluation does not report its rows");
 }
 
-/* One token at each of so many places, and these places. */
+/* Checks that the inputs are `count` tokens and, if there are any, as many places. */
 static bool text_agrees(const Graph *graph, int64_t count, Error *error) {
     int ntokens = 0, nplaces = 0;
     for (int i = 0; i < graph->inputs.n; i++) {
@@ -547,7 +551,7 @@ static bool text_agrees(const Graph *graph, int64_t count, Error *error) {
     return (ntokens == 1 && nplaces <= 1) || differ(error, "a program that generates has %d tokens and %d places", ntokens, nplaces);
 }
 
-/* A program that generates reports the logits of one place, whole on every rank, and has caches of its own. */
+/* Checks that a program that generates reports the logits of one place, whole on every rank. */
 static bool generate_agrees(const Graph *graph, Error *error) {
     const Report *report = graph->reports.n == 1 ? &graph->reports.at[0] : NULL;
     if (graph->loss >= 0 || !report || strcmp(report->name, "logits") != 0 || !report->whole)
@@ -560,7 +564,7 @@ static bool generate_agrees(const Graph *graph, Error *error) {
     return text_agrees(graph, 1, error);
 }
 
-/* prompt leaves in the caches of generate what that would leave there of as many places, and reports nothing. */
+/* Checks that a program for prompts takes several places of generate's texts, and reports nothing. */
 static bool prompt_agrees(const Graph *graph, const Graph *generate, Error *error) {
     const Input *places = NULL, *of = NULL;
     for (int i = 0; i < graph->inputs.n; i++)
@@ -586,7 +590,7 @@ static bool eval_agrees(const Graph *graph, Error *error) {
     return true;
 }
 
-/* `bucket` is a limit: without its largest gradient a bucket is below it. */
+/* Checks the limit `bucket`: without its largest gradient, a bucket is below it. */
 static bool buckets_agree(const Plan *plan, const Program *program, Error *error) {
     const Graph *graph = &plan->graph;
     for (int r = 0; r < program->roles.n; r++) {
@@ -621,14 +625,15 @@ static bool buckets_agree(const Plan *plan, const Program *program, Error *error
     return true;
 }
 
-/* A program for shorter texts takes what the one for the longest takes, of the same rows, and less of them: prun gives it the beginnings of the other's inputs. */
+/* Checks that a program for shorter texts takes the inputs of the program for the longest texts, with the same rows, but shorter: prun
+ * gives it the beginnings of the other's inputs. */
 static bool shorter_agrees(const Program *program, const Graph *graph, const Graph *longest, Error *error) {
     bool shorter = false;
     if (graph->inputs.n != longest->inputs.n || graph->reports.n != longest->reports.n || (graph->loss < 0) != (longest->loss < 0))
         return differ(error, "program %.60s takes other inputs, or gives other results, than the program before it", program->name);
     for (int i = 0; i < graph->inputs.n; i++) {
         const Input *own = &graph->inputs.at[i], *of = &longest->inputs.at[i];
-        const int rows = own->type.hidden + 1; /* so many dimensions are of the batch */
+        const int rows = own->type.hidden + 1; /* the leading dimensions that belong to the batch */
         bool same = strcmp(own->name, of->name) == 0 && own->kind == of->kind && own->type.dtype == of->type.dtype &&
                     own->type.hidden == of->type.hidden && own->type.shape.ndim == of->type.shape.ndim && own->micro == of->micro &&
                     own->of == of->of && own->row_dim == of->row_dim;
@@ -649,7 +654,7 @@ static bool shorter_agrees(const Program *program, const Graph *graph, const Gra
     return shorter || differ(error, "program %.60s is for no shorter texts than the program before it", program->name);
 }
 
-/* "eval", or "eval_32" of one for shorter texts; train alone has the plan's own graph. */
+/* "eval", or "eval_32" of a program for shorter texts; only train has the plan's own graph. */
 static bool name_agrees(const Program *program, Error *error) {
     static const char *const does[] = {"trains", "evaluates", "generates", "reads a prompt"};
     const char *kind = program_kind_name[program->kind];
@@ -662,7 +667,7 @@ static bool name_agrees(const Program *program, Error *error) {
            differ(error, "program %.60s has %s graph", program->name, program->graph ? "its own" : "the plan's");
 }
 
-/* before: of the program before it, or of the one for the longest texts there. */
+/* before: the graph of the program before it, or of the one for the longest texts. */
 static bool program_agrees(const Plan *plan, const Program *program, const Graph *before, Error *error) {
     const Graph *graph = &plan->graph;
     if (!name_agrees(program, error) || !replicas_agree(graph, error) || !forward_agrees(graph, error) ||

@@ -1,5 +1,5 @@
-/* A small case with the pattern of a large one: the same operator or communication, digits above 3 made 3 or 2, sizes as small as leaves every split
- * as even, uneven or empty as it was, with the same boundaries in common. */
+/* Makes a small case with the pattern of a large one: the same operator or communication, with digits above 3 reduced to 3 or 2, and with the smallest sizes at which every split
+ * stays even, uneven or empty, and has the same boundaries in common. */
 #include "proof/shrink.h"
 #include "proof/windows.h"
 
@@ -7,10 +7,11 @@
 
 /* ---------------------------------------------------------------- ranks */
 
-/* The rank number as a mixed radix in which every digit of every layout is a run of neighbours: positions between boundaries. */
+/* The rank number in a mixed radix, given by boundaries between its positions; every digit of every layout is a run of neighbouring
+ * positions. */
 typedef struct Radix {
     int n;
-    int64_t bound[2 * MAX_DIGITS], small[2 * MAX_DIGITS]; /* ascending, each divides the next; of the small case likewise */
+    int64_t bound[2 * MAX_DIGITS], small[2 * MAX_DIGITS]; /* ascending, each divides the next; small: those of the small case */
 } Radix;
 
 static bool radix_add(Radix *radix, int64_t bound) {
@@ -24,7 +25,8 @@ static bool radix_add(Radix *radix, int64_t bound) {
     return true;
 }
 
-/* Pins of a small case: at each level of the ranks that a pin says something of, 0 stands for the value that the first such pin has there, 1 for another one. */
+/* Makes the pins of a small case: at each level of the ranks that a pin covers, 0 stands for the value of the first such pin, 1 for any
+ * other value. */
 static void pins_shrink(const Radix *radix, const Case *own, Case *small) {
     int64_t first[2 * MAX_DIGITS];
     bool known[2 * MAX_DIGITS] = {false};
@@ -44,7 +46,7 @@ static void pins_shrink(const Radix *radix, const Case *own, Case *small) {
     }
 }
 
-/* False: digits of meshes that have no common refinement. */
+/* False: the digits have no common refinement. */
 static bool radix_init(Radix *radix, const Case *c, int most) {
     radix->n = 0;
     bool ok = radix_add(radix, 1) && radix_add(radix, c->nranks);
@@ -99,8 +101,8 @@ static void lists_add(Lists *lists, const Case *own, const Case *small, int tens
     lists->list[lists->n++] = dim;
 }
 
-/* How a list divides a size: the first level at which parts differ (-1: none does), and whether the last parts have none, one, or more. At each
- * level parts are of at most two neighbouring sizes. */
+/* How a list divides a size: the first level at which parts differ (-1: none), and whether the last parts have no element, one, or more. At
+ * each level parts have at most two neighbouring sizes. */
 typedef struct Manner {
     int uneven;
     int64_t least, most;
@@ -136,14 +138,14 @@ static bool keeps_manner(const Lists *lists, int64_t size, int64_t small) {
     return true;
 }
 
-/* The least size that is divided in the same manner; 0: none that is small. */
+/* The least size that is divided in the same manner; 0: no small size is. */
 static int64_t small_size(const Lists *lists, int64_t size, bool keep, int number) {
     int64_t most = 1;
     for (int i = 0; i < lists->n; i++)
         if (layout_split(lists->small[i], lists->list[i]) > most) most = layout_split(lists->small[i], lists->list[i]);
     if (size == 1) return 1;
     if (most == 1) {
-        int64_t few = 2 + number % 2; /* neighbouring indices differ in size: one cannot stand for the other */
+        int64_t few = 2 + number % 2; /* neighbouring indices differ in size, so that confusing them is noticed */
         return keep || size < few ? size : few;
     }
     for (int64_t small = 2; small <= size && small <= 4 * most + 4; small++)
@@ -160,7 +162,7 @@ static const int8_t *map_of(const Letters *letters, const Case *c, int tensor) {
     return tensor < c->node.nin ? letters->in[tensor] : letters->out[tensor - c->node.nin];
 }
 
-/* Which dimension of an operand a letter is of along which it is read through windows, counted from the last one, -1: none. */
+/* The dimension, counted from the last one, along which an operand is read through the windows of this letter; -1: none. */
 static int windows_of(const Letters *letters, const Case *c, int letter) {
     for (int i = 0; i < c->node.nin; i++)
         for (int d = 0, ndim = c->layout[i].ndim; d < ndim; d++)
@@ -168,7 +170,7 @@ static int windows_of(const Letters *letters, const Case *c, int letter) {
     return -1;
 }
 
-/* All lists that divide a letter itself. */
+/* All lists that divide the letter itself, not a dimension read through its windows. */
 static Lists lists_of(const Letters *letters, const Case *own, const Case *small, int letter) {
     Lists lists = {0};
     for (int t = 0; t < case_tensors(own); t++)
@@ -179,7 +181,8 @@ static Lists lists_of(const Letters *letters, const Case *own, const Case *small
     return lists;
 }
 
-/* The least size of a letter of windows, at least so large, that is divided in the same manner, its own if there is no less; 0: nothing divides it. d: of planes, else -1. */
+/* The smallest size from `least` on of a letter with windows that is divided in the same manner, its own size if there is none; 0: nothing
+ * divides it. d: the dimension of planes, else -1. */
 static int64_t small_windows(const Case *own, const Lists *lists, int64_t size, int d, int64_t least) {
     int64_t most = 1;
     for (int i = 0; i < lists->n; i++)
@@ -189,7 +192,7 @@ static int64_t small_windows(const Case *own, const Lists *lists, int64_t size, 
     return most > 1 ? size : 0;
 }
 
-/* Planes, and the halos that say how many windows or elements there were. */
+/* Shrinks planes, and the halos that give their number of windows or elements. */
 static void planes_shrink(const Case *own, const Letters *letters, Case *small) {
     Shape *shapes[3] = {NULL};
     int64_t size[2] = {0};
@@ -225,8 +228,8 @@ static int64_t few(int64_t size, int64_t most) {
     return size < most ? size : most;
 }
 
-/* Dimensions that slice and slice_grad cut: what is before, taken and behind stays none or some, the parts of the result are divided in the same manner, and what they need
- * begins as far before or behind them as it is cut. */
+/* Shrinks the dimensions that slice and slice_grad cut. What lies before, in and after the cut stays empty or non-empty, the parts of the
+ * result are divided in the same manner, and what they need stays shifted by the cut. */
 static void slice_shrink(const Case *own, const Letters *letters, Case *small) {
     const bool pads = own->node.op == OP_slice_grad;
     int wide = pads ? 1 : 0, first = own->value[wide].type.hidden;
@@ -255,20 +258,21 @@ static void slice_shrink(const Case *own, const Letters *letters, Case *small) {
     }
 }
 
-/* The classes of logits of which whole rows are read: no letter is theirs. */
+/* Shrinks the classes of logits whose rows are read whole: they have no letter. */
 static void classes_shrink(const Case *own, Case *small) {
     const int last = own->value[0].type.shape.ndim - 1;
     shape_of(small, 0)->dim[last] = few(own->value[0].type.shape.dim[last], 5);
 }
 
-/* Where a part of what is joined, the first one not, begins in a whole of another size: as near as there is room for one element of each. */
+/* Where a part after the first begins in a joined tensor of another size: in proportion, with room for at least one element of each
+ * part. */
 static int64_t joint_at(int64_t at, int64_t size, int64_t small, int64_t before, int k, int n) {
     const int64_t there = (int64_t)((double)at * (double)small / (double)size), least = before + 1, most = small - (n - k);
     return there < least ? least : there > most ? most : there;
 }
 
-/* The dimension along which concat joins and split divides. A whole that is divided stays so in the same manner, and what its parts need of each operand begins as far
- * before or behind them as that stands. */
+/* Shrinks the dimension along which concat joins and split divides. If the joined dimension is divided, it stays divided in the same
+ * manner, and what its parts need of each operand stays shifted by the operand's position. */
 static bool axis_shrink(const Case *own, const Letters *letters, Case *small) {
     const Attr *axis = &own->node.attr[op_attr(own->node.op, "axis")];
     int nin = own->node.nin, hidden = own->value[0].type.hidden;
@@ -300,7 +304,7 @@ static bool axis_shrink(const Case *own, const Letters *letters, Case *small) {
     return true;
 }
 
-/* No common factors: the sizes stay, and so do splits where they divide them. */
+/* Keeps the sizes of a group without common factors, and splits where they divide the sizes. */
 static bool group_keep(const Case *own, Case *small, const int *x, int nx, const int *y, int ny) {
     for (int i = 0; i < nx; i++)
         shape_of(small, 0)->dim[x[i]] = own->value[0].type.shape.dim[x[i]];
@@ -309,8 +313,8 @@ static bool group_keep(const Case *own, Case *small, const int *x, int nx, const
     return true;
 }
 
-/* One group of a reshape: dimensions i0 .. i1 of x and j0 .. j1 of y have the same product, only the leading ones are split, by the same digits. Sizes
- * are products of common factors where their partial products divide each other; each factor becomes small. */
+/* Shrinks one group of a reshape: nx dimensions of x and ny of y have the same product, and only the leading ones are split, by the same
+ * digits. Where their partial products divide each other, sizes are products of common factors, and each factor becomes small. */
 static bool group_shrink(const Case *own, Case *small, const int *x, int nx, const int *y, int ny, bool keep) {
     const Shape *from = &own->value[0].type.shape, *to = &own->value[1].type.shape;
     Lists lists = {0};
@@ -321,7 +325,7 @@ static bool group_shrink(const Case *own, Case *small, const int *x, int nx, con
         shape_of(small, 0)->dim[x[0]] = shape_of(small, 1)->dim[y[0]] = size;
         return size > 0;
     }
-    /* From the right: a and b are the products of the dimensions seen so far, last the greater product up to which both are done. */
+    /* From the right: a and b are the products of the dimensions seen so far, last: the greater product up to which both are done. */
     int i = nx, j = ny;
     int64_t a = from->dim[x[nx - 1]], b = to->dim[y[ny - 1]], last = 1, small_x = 1, small_y = 1;
     while (i > 0 && j > 0) {
@@ -372,7 +376,7 @@ static bool reshape_shrink(const Case *own, Case *small, bool keep) {
     return i == nx && j == ny;
 }
 
-/* Attributes that say sizes. */
+/* Sets the attributes that give sizes. */
 static void attributes_shrink(Case *small) {
     int classes = op_attr(small->node.op, "classes"), rows = op_attr(small->node.op, "rows"), shape = op_attr(small->node.op, "shape"),
         replicas = op_attr(small->node.op, "replicas"), along = op_attr(small->node.op, "size");
@@ -411,7 +415,7 @@ static bool operator_shrink(const Case *own, Case *small, bool keep, char *why, 
 static bool communication_shrink(const Case *own, Case *small, char *why, size_t n) {
     for (int d = 0; d < own->value[0].type.shape.ndim; d++) {
         Lists lists = {0};
-        if (layout_halo(&own->layout[1], d)) continue; /* stays as it is: the halo counts what there was */
+        if (layout_halo(&own->layout[1], d)) continue; /* the size stays, as the halo gives it */
         lists_add(&lists, own, small, 0, d);
         lists_add(&lists, own, small, 1, d);
         int64_t size = small_size(&lists, own->value[0].type.shape.dim[d], false, d);

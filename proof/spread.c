@@ -1,4 +1,4 @@
-/* A tensor on all ranks, in elements of the field: how a communication moves it, and whether it is the whole one. */
+/* A tensor on all ranks, in elements of the field: how a communication moves it, and whether it agrees with the whole tensor. */
 #include "proof/field.h"
 
 #include <inttypes.h>
@@ -33,7 +33,8 @@ void spread_finish(Spread *spread) {
 
 /* ---------------------------------------------------------------- runs of a part of a box */
 
-/* Walks elements [first, first + count) of part, row-major, in runs along its last dimension; gives each run's offset in two boxes around it. */
+/* Walks elements [first, first + count) of part, row-major, in runs along its last dimension; gives each run's offset in two boxes that
+ * contain the part. */
 typedef struct Runs {
     const Box *part, *a, *b;
     int64_t index[MAX_NDIM], left;
@@ -196,7 +197,7 @@ bool spread_move(CommKind kind, const Layout *from, const Layout *to, const Shap
 
 /* ---------------------------------------------------------------- the whole tensor */
 
-/* The digits over which a layout is partial, and how; false: in several ways at once. */
+/* The digits over which a layout is partial, and with which reduction; false: with several. */
 static bool partial_digits(const Layout *layout, const Digit **digits, int *n, Reduction *reduction) {
     *n = 0;
     for (int r = 0; r < NREDUCTIONS; r++) {
@@ -216,7 +217,7 @@ static int term_of(const Digit *digits, int n, int rank) { /* 0 .. terms - 1 */
     return term;
 }
 
-static int rank_of(const Digit *digits, int n, int base, int term) { /* base has these digits 0 */
+static int rank_of(const Digit *digits, int n, int base, int term) { /* base: a rank with these digits 0 */
     for (int i = n - 1; i >= 0; i--) {
         base += term % digits[i].size * digits[i].stride;
         term /= digits[i].size;
@@ -231,7 +232,7 @@ static int terms_of(const Digit *digits, int n) {
     return terms;
 }
 
-/* The element at `offset` of the rank's box is wrong: which one of the whole tensor it is. */
+/* Reports that the element at `offset` of the rank's box is wrong, with its index in the whole tensor. */
 static void element_differs(const Box *box, int64_t offset, int rank, int terms, Fe got, Fe want, char *why, size_t n) {
     int64_t index[MAX_NDIM];
     for (int d = box->ndim - 1; d >= 0; d--) {
@@ -264,7 +265,7 @@ bool spread_agrees_on(const Layout *layout, const Shape *shape, int first, int l
     const int terms = terms_of(digits, ndigits);
     const Box all = whole_box(shape);
     for (int rank = first; rank <= last; rank++) {
-        if (terms > 1 && term_of(digits, ndigits, rank)) continue; /* a group is looked at once */
+        if (terms > 1 && term_of(digits, ndigits, rank)) continue; /* each group is checked once */
         Box box;
         own_box(layout, shape, rank, &box);
         Runs runs;
@@ -292,7 +293,7 @@ bool spread_agrees(const Layout *layout, const Shape *shape, int nranks, const S
 
 static Fe draw(uint64_t key, DType dtype, int64_t index) {
     Fe fe = fe_hash(key, (Fe)index);
-    return dtype_is_float(dtype) ? fe : fe % 2; /* 0 and 1 are in the range of any consumer: sizes shrink to 2 */
+    return dtype_is_float(dtype) ? fe : fe % 2; /* 0 and 1 are valid indices for every consumer, as sizes shrink to 2 */
 }
 
 void spread_draw(const Layout *layout, const Shape *shape, DType dtype, int nranks, uint64_t key, Spread *spread, Fe *whole) {

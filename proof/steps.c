@@ -1,5 +1,5 @@
-/* The compositional proof (docs/proof.md), by induction over the steps of each role: every instance is the named value of the graph in the stated layout.
- * Before: a plan as plan_read gives it (types and ids in range). Linear in the size of the plan. */
+/* The compositional proof (docs/proof.md), by induction over the steps of each role: every instance is the named value of the graph in the stated layout. Before: a plan from
+ * plan_read (types and ids are in range). Takes time linear in the size of the plan. */
 #include "proof/internal.h"
 
 #include <stdarg.h>
@@ -8,8 +8,8 @@
 
 enum { NEVER = 1 << 30 };
 
-/* What is known of one role while its steps are walked. Per instance: the step from which it may be written, the step after which it may be read,
- * the last step that reads it. Per state: the step that overwrites its storage, the step `write`. */
+/* What is known of one role while its steps are walked. Per instance: the step from which it may be written, the step after which it may be
+ * read, the last step that reads it. Per state: the step that overwrites its storage, and its `write` step. */
 typedef struct RoleCheck {
     const Plan *plan;
     const Program *program;
@@ -23,7 +23,7 @@ typedef struct RoleCheck {
     int *pending;               /* per request: its start step, -1 none, -2 waited for */
     int nrequests;
     int step;
-    int first, end; /* of the fused step that it is a member of: the first and the last; itself where it is alone */
+    int first, end; /* the first and last step of the fused step that it belongs to; the step itself if it is not fused */
 } RoleCheck;
 
 static bool reject(const RoleCheck *walk, const char *format, ...) PRINTF_LIKE(2, 3);
@@ -47,7 +47,7 @@ static bool role_has(const Role *role, const Layout *layout) {
     return false;
 }
 
-/* Leaves: what an instance that no step computes must be. */
+/* Checks an instance's place; one that no step computes must be a leaf in the layout of its input or state. */
 static bool leaf_check(RoleCheck *walk, int i) {
     const Graph *graph = &walk->plan->graph;
     const Instance *instance = &walk->role->instances.at[i];
@@ -63,7 +63,7 @@ static bool leaf_check(RoleCheck *walk, int i) {
         return !role_has(walk->role, instance->layout) ||
                reject(walk, "value %d (%s) is elsewhere, and ranks of the role hold some of it", i, value->name);
     case PLACE_INPUT:
-        if (computed) return true; /* is_view must hold of its step */
+        if (computed) return true; /* is_view must hold for its step */
         if (node->op != OP_input || node->state != instance->at)
             return reject(walk, "value %d (%s) is not input %d", i, value->name, (int)instance->at);
         if (!layout_equal(instance->layout, graph->inputs.at[instance->at].layout))
@@ -92,11 +92,11 @@ static bool leaf_check(RoleCheck *walk, int i) {
     return true;
 }
 
-/* A value is read until a step. A view of it is read where it lies: it is what it was when the view was made as long as it may be read itself, which is looked at
- * for both. */
+/* Records that a value is read until a step, and checks that it may be read. A view is read in its operand's memory, whose content is
+ * unchanged as long as the operand itself may be read; so both are checked. */
 static bool use(RoleCheck *walk, int i, int until) {
     const Instance *instance = &walk->role->instances.at[i];
-    if (instance->place == PLACE_ELSEWHERE) return true; /* the ranks of the role hold nothing of it: there is nothing to be read */
+    if (instance->place == PLACE_ELSEWHERE) return true; /* the role's ranks hold nothing of it, so nothing is read */
     if (walk->readable[i] >= walk->step) return reject(walk, "value %d (%s) is read before it is there", i, value_of(walk, i)->name);
     if (instance->place == PLACE_VIEW) {
         if (walk->step >= walk->role->steps.n || walk->role->steps.at[walk->step].kind != STEP_KERNEL)
@@ -118,7 +118,7 @@ static bool use(RoleCheck *walk, int i, int until) {
     return true;
 }
 
-/* view: it lies where its operand lies, and nothing is written. */
+/* Records that a value is computed. view: it lies in its operand's memory, and nothing is written. */
 static bool define(RoleCheck *walk, int i, int readable, bool view) {
     const Instance *instance = &walk->role->instances.at[i];
     if (instance->place == PLACE_ELSEWHERE) return true;
@@ -141,14 +141,14 @@ static bool define(RoleCheck *walk, int i, int readable, bool view) {
     return true;
 }
 
-/* Whether each rank has a slice of the hidden dimension: with more parts than slices some have none. */
+/* Whether each rank has a slice of the hidden dimension: with more parts than slices, some ranks have none. */
 static bool has_slices(const Layout *layout, const TensorType *type) {
     return !type->hidden || layout_split(layout, 0) <= type->shape.dim[0];
 }
 
-/* A result that is the step's one operand, element by element, and lies where that lies, outside the arena: an input or a state's old version
- * in another shape. Both lists of digits have been checked, so that sizes whose largest are equal are so on every rank: a reshape's split divides, a
- * replica has one slice. */
+/* Whether a result equals the step's only operand, element by element, and lies in the same place outside the arena: an input or a state's
+ * old version in another shape. Both lists of digits have been checked, so boxes of the same largest size have the same size on every rank:
+ * a reshape's split divides, and a replica has one slice. */
 static bool is_view(const RoleCheck *walk, const Step *step, const Letters *letters) {
     if (step->nin != 1 || step->nout != 1 || !letters->view) return false;
     const Instance *operand = &walk->role->instances.at[step->in[0]], *result = &walk->role->instances.at[step->out[0]];
@@ -159,8 +159,8 @@ static bool is_view(const RoleCheck *walk, const Step *step, const Letters *lett
            own_max_elements(operand->layout, &from->shape) == own_max_elements(result->layout, &to->shape);
 }
 
-/* Results that are read in the step's one operand: their elements are some of its. What reads them computes with the elements that the operator would give there.
- * A fused step has no such member, and of one operator all results are views: it is not run. */
+/* Whether all results are views of the step's only operand: their elements are some of its elements, and readers get those that the
+ * operator would give. A fused step has no such member. All results of an operator are views, so it is not run. */
 static bool are_views(const RoleCheck *walk, const Step *step, const Letters *letters) {
     if (step->nin != 1 || !letters->places || step->fused > 0) return false;
     for (int k = 0; k < step->nout; k++) {
@@ -172,14 +172,16 @@ static bool are_views(const RoleCheck *walk, const Step *step, const Letters *le
 
 /* ---------------------------------------------------------------- results over operands */
 
-/* Whether a step that updates rows alone may store its results over this operand: it is the table or a slot, and neither the gradient nor the indices. */
+/* Whether a step that updates only rows may store its results over this operand: it must be the table or a slot, and neither the gradient
+ * nor the indices. */
 static bool is_table(const RoleCheck *walk, const Step *step, int operand) {
     for (int i = step->nout; i < step->nin; i++)
         if (step->in[i] == operand) return false;
     return walk->first == walk->end;
 }
 
-/* Whether element i of each result of a member needs just element i of its operands that are as large as this one; of this one too, if it reads it. */
+/* Whether element i of each result of a member needs only element i of those operands that are as large as this one, and of this one, if it
+ * reads it. */
 static bool goes_by_element(const RoleCheck *walk, const Step *step, int operand, bool reads_it) {
     const Role *role = walk->role;
     const Layout *layout = role->instances.at[operand].layout;
@@ -204,9 +206,9 @@ static bool reads(const Step *step, int instance) {
     return false;
 }
 
-/* Whether the result of the step that the walk is at may lie where an operand of it, or of an earlier member of its fused step, lies. The members may run one
- * after the other, or all of them block by block of elements, in any order: so from the first that reads the operand to the one that overwrites it all go
- * element by element, each that reads it reads it so, and no later one reads it. */
+/* Whether the result of the current step may lie where an operand of it, or of an earlier member of its fused step, lies. The members may
+ * run one after the other, or together block by block of elements, in any order. So all members from the first that reads the operand to
+ * the one that overwrites it must work element by element, and no later one may read it. */
 static bool may_overwrite(const RoleCheck *walk, int result, int operand) {
     const Role *role = walk->role;
     bool found = false;
@@ -223,7 +225,8 @@ static bool same_place(const Instance *a, const Instance *b) {
     return a->place == b->place && a->at == b->at && (a->place == PLACE_ARENA || a->place == PLACE_STATE);
 }
 
-/* Whether the step, or a member of its fused step, reads a view of what lies where the result does: its elements are read at other places than theirs. */
+/* Whether the step, or a member of its fused step, reads a view of a value that lies where the result does: a view's elements are read at
+ * other positions. */
 static bool reads_view(const RoleCheck *walk, const Instance *result) {
     const Role *role = walk->role;
     for (int s = walk->first; s <= walk->end; s++)
@@ -237,7 +240,8 @@ static bool reads_view(const RoleCheck *walk, const Instance *result) {
     return false;
 }
 
-/* Of a result that the step computes: of the operands that lie where it lies, it may overwrite all. A state is not overwritten otherwise. */
+/* Checks a result that the step computes: it may overwrite every operand that lies in the same place. A state is not overwritten
+ * otherwise. */
 static bool overwrites(RoleCheck *walk, int id) {
     const Role *role = walk->role;
     const Instance *result = &role->instances.at[id];
@@ -264,7 +268,7 @@ static bool overwrites(RoleCheck *walk, int id) {
     return true;
 }
 
-/* What a rank computes lies on it. */
+/* Checks that the role's ranks hold all operands and results of the step. */
 static bool all_here(const RoleCheck *walk, const Step *step) {
     for (int i = 0; i < step->nin + step->nout; i++) {
         const int id = i < step->nin ? step->in[i] : step->out[i - step->nin];
@@ -313,7 +317,7 @@ static bool kernel_step(RoleCheck *walk, const Step *step) {
     return true;
 }
 
-/* Kernels that follow each other with one number, counted from 1 in their order, so that none comes twice. */
+/* Checks a fused step: consecutive kernels with one number. Numbers count from 1 in order, so none occurs twice. */
 static bool fused_step(RoleCheck *walk, const Step *step, int *nfused) {
     walk->first = walk->end = walk->step;
     if (step->fused == 0) return true;
@@ -327,15 +331,15 @@ static bool fused_step(RoleCheck *walk, const Step *step, int *nfused) {
     return walk->end - walk->first < MAX_FUSED || reject(walk, "more than %d kernels in fused step %d", MAX_FUSED, step->fused);
 }
 
-/* A communication that has been shown, or a layout: kind NCOMMS, no `to`. */
+/* A communication that has been checked, or a layout: kind NCOMMS, no `to`. */
 typedef struct Shown {
     CommKind kind;
     const Layout *from, *to;
     Shape shape;
 } Shown;
-/* A communication that is to be shown: of a step, the first with these layouts. */
+/* A communication that is to be checked, from the first step with these layouts. */
 typedef struct Claim {
-    RoleCheck walk; /* as it was there */
+    RoleCheck walk; /* as it was at that step */
     CommKind kind;
     const Layout *from, *to;
     Shape shape;
@@ -350,7 +354,7 @@ typedef struct ShownTable {
     VEC(Claim *) claims;
 } ShownTable;
 
-/* True when it was already there. */
+/* Whether it was in the table; adds it if not. */
 static bool shown_before(ShownTable *table, CommKind kind, const Layout *from, const Layout *to, const Shape *shape) {
     uint64_t hash = hash_mix(hash_mix(layout_hash(from), to ? layout_hash(to) : 7), (uint64_t)kind);
     for (int d = 0; d < shape->ndim; d++)
@@ -366,7 +370,7 @@ static bool shown_before(ShownTable *table, CommKind kind, const Layout *from, c
     return false;
 }
 
-/* What is claimed of the layouts is shown later, by conversions_check. */
+/* Checks the step itself; its claim about layouts is checked later, by conversions_check. */
 static bool conversion_step(RoleCheck *walk, const Step *step, ShownTable *shown) {
     if (step->nin != 1 || step->nout != 1) return reject(walk, "%s: one source and one target are needed", comm_name[step->comm]);
     const Instance *from = &walk->role->instances.at[step->in[0]], *to = &walk->role->instances.at[step->out[0]];
@@ -399,7 +403,7 @@ static void show_claim(void *context, int thread, int item) {
                                     sizeof claim->why);
 }
 
-/* By several threads where it takes long. The first step of which a claim does not hold is rejected. */
+/* Checks all claims, with several threads where that takes long. Rejects the first step whose claim does not hold. */
 static bool conversions_check(const ShownTable *shown, const Sample *sample, int nranks, Pool *pool) {
     enum { MUCH = 1 << 18 }; /* comparisons of ranks with ranks */
     Showing showing = {shown, sample, nranks};
@@ -436,15 +440,15 @@ static bool write_step(RoleCheck *walk, const Step *step) {
     return true;
 }
 
-/* The step that stands next to step `at`, where it is of the same kind and bucket; else NULL. */
+/* The step before or after step `at` (side -1, 1), if it has the same kind and bucket; else NULL. */
 static const Step *bucket_neighbour(const RoleCheck *walk, int at, int side) {
     const Role *role = walk->role;
     const Step *step = &role->steps.at[at], *other = at + side >= 0 && at + side < role->steps.n ? &role->steps.at[at + side] : NULL;
     return step->bucket > 0 && other && other->kind == step->kind && other->bucket == step->bucket ? other : NULL;
 }
 
-/* A bucket is one communication: it begins with its first start and is over with its first wait. So its starts stand together, of one kind and type,
- * and the targets of all are written from the first on. Buckets are numbered in their order, so that none comes twice. */
+/* A bucket is one communication: it begins with its first start and ends with its first wait. So its starts are consecutive, of one kind
+ * and type, and all targets are written from the first start on. Buckets are numbered in order, so none occurs twice. */
 static bool bucket_start(RoleCheck *walk, const Step *step, int *nbuckets) {
     if (step->bucket == 0) return true;
     const Step *before = bucket_neighbour(walk, walk->step, -1);
@@ -455,7 +459,7 @@ static bool bucket_start(RoleCheck *walk, const Step *step, int *nbuckets) {
     return true;
 }
 
-/* The waits of a bucket stand together too, as many as its starts and in their order. */
+/* The waits of a bucket are consecutive too, as many as its starts and in their order. */
 static bool bucket_wait(RoleCheck *walk, const Step *step, int start) {
     if (step->bucket != walk->role->steps.at[start].bucket)
         return reject(walk, "waits for request %d as of bucket %d", step->request, step->bucket);
@@ -499,7 +503,8 @@ static bool steps_check(RoleCheck *walk, ShownTable *shown) {
             if (step->comm != start->comm || step->in[0] != start->in[0] || step->out[0] != start->out[0])
                 return reject(walk, "waits for request %d, which is another communication", step->request);
             if (!bucket_wait(walk, step, walk->pending[step->request])) return false;
-            /* The source must last until here; the result is there from here. The old version of a state must not have been overwritten meanwhile. */
+            /* The source must last until here; the result may be read from here. The old version of a state must not have been overwritten
+             * meanwhile. */
             if (!use(walk, start->in[0], walk->step)) return false;
             walk->readable[start->out[0]] = walk->step;
             if (walk->last[start->out[0]] < walk->step) walk->last[start->out[0]] = walk->step;
@@ -517,7 +522,7 @@ static bool steps_check(RoleCheck *walk, ShownTable *shown) {
     return true;
 }
 
-/* A value that is reported: there after the last step, not partial, whole (of its hidden slices) where the graph says so. */
+/* Checks a reported value: it is there after the last step, not partial, and whole (per hidden slice) where the graph says so. */
 static bool report_check(RoleCheck *walk, const char *what, int instance, int value, bool whole) {
     const Graph *graph = &walk->plan->graph;
     if (instance < 0) return reject(walk, "%s is not reported", what);
@@ -534,7 +539,7 @@ static bool report_check(RoleCheck *walk, const char *what, int instance, int va
     return true;
 }
 
-/* What a step of training must have left behind: the loss where every rank can report it, every state of the graph written. */
+/* Checks what a program must leave behind: a loss that every rank can report, and every state of the graph written. */
 static bool outputs_check(RoleCheck *walk) {
     const Graph *graph = &walk->plan->graph;
     for (int i = 0; i < graph->nodes.n; i++)
@@ -555,7 +560,8 @@ static bool outputs_check(RoleCheck *walk) {
     return true;
 }
 
-/* What does not train finds the states of the net as it leaves them: nothing of it writes one, and it reads none that it would have written. Caches are its own. */
+/* Checks that a program that does not train leaves the net's states unchanged: it writes none, and reads no new version of one. It may
+ * write its own caches. */
 static bool reads_only(RoleCheck *walk) {
     const Graph *graph = &walk->plan->graph;
     for (int i = 0; i < graph->nodes.n; i++) {
@@ -637,7 +643,7 @@ bool compositional_check(const Plan *plan, Pool *pool, Proof *proof, Error *erro
         proof->roles += walk.program->roles.n;
     }
     ok = conversions_check(&shown, &sample, plan->graph.nranks, pool) &&
-         ok; /* of steps before one that was rejected, too: that comes first */
+         ok; /* also checks steps before a rejected one, as their errors come first */
     if (ok && !programs) ok = error_set(error, EXIT_INTERNAL, "the plan has no program");
     arena_finish(&shown.arena);
     return ok;

@@ -1,6 +1,6 @@
-/* tangent: the derivative of each forward operator along a direction, over the field: what autodiff's gradients are compared with. Written from
- * the operators' definitions, forward mode, so that it has nothing in common with adjoint.c, which goes backward. Where an operator's values are
- * hashes, its derivative is what its gradient kernel means by it: tanh' = 1 - y^2 of the hash y, and so on. */
+/* tangent: the derivative of each forward operator along a direction, over the field. Autodiff's gradients are compared with it. It is written from the operators' definitions, in
+ * forward mode, so that it has nothing in common with adjoint.c, which works backward. Where an operator's values are hashes, its derivative is the one that its gradient kernel
+ * uses: tanh' = 1 - y^2 of the hash y, and so on. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@ static bool no_memory(const Derivation *d) {
 
 /* ---------------------------------------------------------------- linear in all operands, or in each */
 
-/* The operator itself, of the directions. */
+/* The operator itself, applied to the directions. */
 static bool tangent_linear(const Derivation *d) {
     FieldTensor in[MAX_IN];
     int64_t most = 0;
@@ -68,7 +68,7 @@ static bool tangent_product(const Derivation *d) {
     return ok;
 }
 
-/* Linear in operand 0; the others, which are integers, do not move. */
+/* Linear in operand 0; the others are integers and have no derivative. */
 static bool tangent_first(const Derivation *d) {
     FieldTensor in[MAX_IN];
     if (!d->din[0].at) {
@@ -80,7 +80,7 @@ static bool tangent_first(const Derivation *d) {
     return field_kernel(d->graph, d->node, in, d->dout, d->why, d->n);
 }
 
-/* Among reals as its operand; what is or becomes an integer does not move smoothly. */
+/* The operand's derivative between real types; casts from and to integers have derivative zero. */
 static bool tangent_cast(const Derivation *d) {
     if (dtype_is_float(d->in[0].dtype) && dtype_is_float(d->out[0].dtype))
         return field_kernel(d->graph, d->node, d->din, d->dout, d->why, d->n);
@@ -88,7 +88,7 @@ static bool tangent_cast(const Derivation *d) {
     return true;
 }
 
-/* As the operand that is taken. */
+/* The derivative of the operand that is selected. */
 static bool tangent_where(const Derivation *d) {
     FieldTensor in[3] = {d->in[0], d->din[1], d->din[2]};
     int64_t most = elements_of(&d->in[1]) > elements_of(&d->in[2]) ? elements_of(&d->in[1]) : elements_of(&d->in[2]);
@@ -138,7 +138,7 @@ static Fe slope_abs(Fe x, Fe y) {
 static Fe slope_rsqrt(Fe x, Fe y) {
     return (void)x, fe_mul(fe_sub(0, fe_inverse(2)), fe_mul(y, fe_mul(y, y)));
 }
-/* The inverses of those of log and sqrt, which are inverted all at once. */
+/* The inverses of the slopes of log and sqrt; tangent_function inverts all at once. */
 static Fe inverse_slope_log(Fe x, Fe y) {
     return (void)y, x;
 }
@@ -181,7 +181,7 @@ static void div_row(const void *context, Fe *const *at, const int64_t *stride, i
     }
 }
 
-/* One walk over these tensors, which broadcast to the result; one without elements is zero. */
+/* One walk over these tensors, which broadcast to the result; a tensor without elements is zero. */
 static bool walk_aligned(const Derivation *d, const FieldTensor *const *tensors, int ntensors, WalkRow *row, const void *context) {
     Walk walk;
     int8_t map[MAX_NDIM];
@@ -212,7 +212,7 @@ static bool tangent_div(const Derivation *d) {
     return ok;
 }
 
-/* As the operand that the result is; where both are equal as their mean. */
+/* The derivative of the operand that equals the result; where both are equal, the mean of both. */
 static void larger_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
     const Fe half = *(const Fe *)context;
     for (int64_t i = 0; i < n; i++) {
@@ -228,7 +228,7 @@ static bool tangent_larger(const Derivation *d) {
     return walk_aligned(d, tensors, 6, larger_row, &half);
 }
 
-/* b a^(b - 1) da + y log(a) db, powers and logarithms their hashes; of b = 0 and a = 0 nothing. */
+/* b a^(b - 1) da + y log(a) db, with hashes for powers and logarithms; the first term is 0 for b = 0, and log(a) that of 1 for a = 0. */
 static void pow_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
     (void)context;
     for (int64_t i = 0; i < n; i++) {
@@ -279,7 +279,7 @@ static bool tangent_max(const Derivation *d) {
     return ok;
 }
 
-/* dy_i = sum over j of dy_i/dx_j dx_j, with dy_i/dx_j = y_i ((i = j) - y_j); of the logarithm (i = j) - e(y_j). */
+/* dy_i = sum over j of dy_i/dx_j dx_j, with dy_i/dx_j = y_i ((i = j) - y_j); for log_softmax (i = j) - e(y_j). */
 static bool tangent_softmax(const Derivation *d) {
     bool logarithm = d->node->op == OP_log_softmax;
     int axis = axis_of(d->node, -1, &d->out[0]);
@@ -330,7 +330,7 @@ static bool tangent_max_pool(const Derivation *d) {
 typedef bool Tangent(const Derivation *d);
 typedef struct TangentRow {
     Tangent *rule; /* or: */
-    Slope *slope;  /* of a function of one element */
+    Slope *slope;  /* for a function of one element */
     bool inverse;  /* slope gives its inverse */
 } TangentRow;
 
@@ -393,7 +393,7 @@ static const TangentRow tangents[NOPS] = {
     [OP_slice_grad] = {.rule = tangent_linear},
 };
 
-/* What else elementwise.def has with a gradient: its slope is what the gradient multiplies by. */
+/* All other operators of elementwise.def that have a gradient: the slope is the factor of the gradient. */
 #define UNARY_OP_X(name, ...)                                                                                                              \
     static Fe opaque_##name(Fe x, Fe y) {                                                                                                  \
         return (void)y, fe_hash(OP_##name##_grad, x);                                                                                      \

@@ -3,10 +3,10 @@
 
 #include <stdlib.h>
 
-/* Numbers of an optimizer. A schedule's rate multiplies lr, per element as it is an operand: its stride is 0, and without one it is 1. */
+/* An optimizer's numbers. A schedule's rate multiplies lr; it is an operand with stride 0. Without a schedule the rate is 1. */
 typedef struct UpdateNumbers {
     Fe lr, momentum, decay, beta1, beta2, rest1, rest2; /* rest: 1 - beta */
-    uint64_t key;                                       /* adam: of the hash, with eps and the betas, which corrections have too */
+    uint64_t key;                                       /* adam: the hash's key, of eps and the betas, which bias corrections use too */
     int first;                                          /* number of results: at[first] is operand 0 */
     bool rate, decoupled, nesterov;
 } UpdateNumbers;
@@ -36,7 +36,7 @@ static void momentum_row(const void *context, Fe *const *at, const int64_t *stri
     }
 }
 
-/* m' and v' are their formulas; the direction, m' over a root, is a hash of m', v', the number of the update. */
+/* m' and v' are computed as defined; the direction, m' over a root, is a hash of m', v' and the number of the update. */
 static void adam_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
     const UpdateNumbers *u = context;
     for (int64_t i = 0; i < n; i++) {
@@ -52,7 +52,7 @@ static void adam_row(const void *context, Fe *const *at, const int64_t *stride, 
     }
 }
 
-/* The sign of what m and g are mixed to is a hash of that; the parameter itself decays. */
+/* The sign of the mean of m and g is a hash of that mean; decay acts on the parameter itself. */
 static void lion_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
     const UpdateNumbers *u = context;
     for (int64_t i = 0; i < n; i++) {
@@ -63,7 +63,7 @@ static void lion_row(const void *context, Fe *const *at, const int64_t *stride, 
     }
 }
 
-/* As adam's; the direction has the decay in it, and is a result. */
+/* As adam_row; the direction includes the decay, and is a result. */
 static void lamb_step_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
     const UpdateNumbers *u = context;
     for (int64_t i = 0; i < n; i++) {
@@ -77,7 +77,7 @@ static void lamb_step_row(const void *context, Fe *const *at, const int64_t *str
     }
 }
 
-/* w less lr times u times a hash of the two sums of squares. */
+/* w' = w - lr rate u times a hash of the two sums of squares. */
 static void lamb_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
     const UpdateNumbers *u = context;
     for (int64_t i = 0; i < n; i++) {
@@ -86,7 +86,7 @@ static void lamb_row(const void *context, Fe *const *at, const int64_t *stride, 
     }
 }
 
-/* w (1 - lr rate decay) less u times a hash of what its factor is made of. The number of elements is the same wherever they lie. */
+/* w' = w (1 - lr rate decay) - u times a hash of all that its factor depends on. The number of elements is the same in every layout. */
 static void adafactor_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
     const UpdateNumbers *u = context;
     for (int64_t i = 0; i < n; i++) {
@@ -96,14 +96,14 @@ static void adafactor_row(const void *context, Fe *const *at, const int64_t *str
     }
 }
 
-/* x times a hash of the sum of squares. */
+/* y = x times a hash of the sum of squares. */
 static void clip_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
     const Fe *key = context;
     for (int64_t i = 0; i < n; i++)
         at[0][i * stride[0]] = fe_mul(at[1][i * stride[1]], fe_hash(*key, at[2][i * stride[2]]));
 }
 
-/* An attribute of the node, 0 where its row has none. */
+/* An attribute of the node; 0 where the operator has none. */
 static bool number_of(const Node *node, const char *name, Fe *number) {
     int a = op_attr(node->op, name);
     *number = 0;
@@ -133,7 +133,8 @@ bool update_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, ch
     return walk_elements(node, in, out, row, &u, why, n);
 }
 
-/* g has a row for each index: a row of the table gets the sum of those that name it, and what no index names stays. */
+/* Checks the boxes of a table's update. g has a row for each index: a row of the table gets the sum of those whose index names it; other
+ * rows stay. */
 static bool table_fits(const Node *node, const FieldTensor *in, const FieldTensor *out) {
     const FieldTensor *w = &in[0], *g = &in[node->nout], *index = &in[node->nout + 1];
     const int last = g->box.ndim - 1;
@@ -149,7 +150,7 @@ static bool table_fits(const Node *node, const FieldTensor *in, const FieldTenso
 }
 
 bool table_update_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
-    const int at = node->nout; /* of g; behind it the index, then the numbers */
+    const int at = node->nout; /* of g; the index follows, then the numbers */
     const bool lazy = node->op == OP_lazy_adam, rate = node->nin == at + 3 + lazy;
     const FieldTensor *w = &in[0], *g = &in[at], *index = &in[at + 1];
     Fe lr, beta1, beta2, eps;

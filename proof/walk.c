@@ -41,7 +41,7 @@ bool walk_add(Walk *walk, const FieldTensor *tensor, const int8_t *map, const in
     return true;
 }
 
-/* Neighbouring dimensions that every tensor runs through as through one. */
+/* Joins neighbouring dimensions that every tensor runs through as if they were one. */
 static void join(Walk *walk) {
     int last = -1; /* dimensions so far: [0, last] */
     for (int d = 0; d < walk->ndim; d++) {

@@ -1,4 +1,4 @@
-/* The index space that a kernel's loops run over, and how each tensor lies in it. What semantics.c, lookup.c, updates.c and tangent.c share; walk.c. */
+/* The index space that a kernel's loops run over, and how each tensor lies in it (walk.c); and the kernels of other files that the tables of semantics.c and tangent.c name. */
 #pragma once
 #include "proof/field.h"
 
@@ -15,24 +15,25 @@ typedef struct Walk {
 typedef void WalkRow(const void *context, Fe *const *at, const int64_t *stride, int64_t n);
 
 void walk_begin(Walk *walk, const Box *box); /* runs over the indices of this box */
-/* Adds a tensor whose dimension d runs over the walk's dimension map[d] plus shift[d] (NULL: 0); map -1: it has the size 1 there. exact: its box
- * holds what is walked over and no more; else it may hold more. False: elements that are walked over are not in its box. */
+/* Adds a tensor whose dimension d runs over the walk's dimension map[d] plus shift[d] (NULL: 0); map -1: it has the size 1 there. exact:
+ * its box holds exactly the elements walked over; else it may hold more. False: its box lacks elements that are walked over. */
 bool walk_add(Walk *walk, const FieldTensor *tensor, const int8_t *map, const int64_t *shift, bool exact, char *why, size_t n);
-void walk_run(Walk *walk, WalkRow *row, const void *context); /* joins dimensions first: the walk cannot be added to afterwards */
-WalkRow walk_assign_row;                                      /* of two tensors: the first becomes the second */
-void walk_assign(Walk *walk);                                 /* walks so */
-/* One walk over all results, of one box, and the operands, which broadcast to it: results come first in the row's tensors. */
+void walk_run(Walk *walk, WalkRow *row, const void *context); /* joins dimensions first, so no tensor can be added afterwards */
+WalkRow walk_assign_row;                                      /* for two tensors: copies the second to the first */
+void walk_assign(Walk *walk);                                 /* walks with this row */
+/* One walk over all results, which have one box, and the operands, which broadcast to it; the results are the row's first tensors. */
 bool walk_elements(const Node *node, const FieldTensor *in, FieldTensor *out, WalkRow *row, const void *context, char *why, size_t n);
 
-/* Dimension d of a tensor is dimension d + (ndim - t->ndim) of one with ndim dimensions, its hidden one stays the first; -1 where it has size 1 and
- * the other has not. */
+/* Maps dimension d of a tensor to dimension d + (frame's ndim - t's ndim) of the frame, the hidden one to the first; to -1 where it has
+ * size 1 and the frame's has not. */
 bool map_right(const FieldTensor *t, const FieldTensor *frame, int8_t *map);
 void map_same(int8_t *map);
 /* The axes that an attribute names (left out: all), as dimensions of t, hidden one included. */
 bool axes_marked(const Attr *axes, const FieldTensor *t, bool *marked);
-/* From a wide tensor's dimensions those of one that lacks the marked ones, or has them as 1. */
+/* Maps the dimensions of `narrow`, which lacks the marked ones or has them with size 1, to those of `wide`. */
 bool map_narrow(const FieldTensor *narrow, const FieldTensor *wide, const bool *marked, int8_t *map);
-/* The dimension that the node's attribute "axis" names, `otherwise` where it was left out, hidden one counted; -1: out of range. */
+/* The dimension that the node's attribute "axis" names, `otherwise` if it was left out; the hidden dimension is counted. -1: out of
+ * range. */
 int axis_of(const Node *node, int64_t otherwise, const FieldTensor *t);
 bool field_fail(char *why, size_t n, const char *text); /* false */
 void tensor_fill(const FieldTensor *t, Fe value);
@@ -51,9 +52,9 @@ bool embedding_kernel(const Node *node, const FieldTensor *in, FieldTensor *out,
 bool one_hot_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
 bool first_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* and argmax */
 
-/* A tensor of rows, and one that has a number for each of them: the row of narrow's element e begins at element e * length of wide. */
+/* Whether `wide` holds a row for each element of `narrow`: the row of element e begins at element e * length of wide. */
 bool lookup_rows(const FieldTensor *wide, const FieldTensor *narrow, int64_t *length, int64_t *begin);
-int64_t lookup_index(Fe index, int64_t begin, int64_t length); /* where in [begin, begin + length) it is, -1: not there */
+int64_t lookup_index(Fe index, int64_t begin, int64_t length); /* its position in [begin, begin + length); -1: outside */
 
 /* ---------------------------------------------------------------- loss.c: likewise */
 
@@ -71,7 +72,7 @@ bool scatter_add_kernel(const Node *node, const FieldTensor *in, FieldTensor *ou
 bool cumsum_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
 bool topk_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
 bool stack_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
-/* Of tangent.c: the derivative of topk in direction din. */
+/* For tangent.c: the derivative of topk in direction din. */
 bool topk_tangent(const FieldTensor *in, const FieldTensor *din, const FieldTensor *out, FieldTensor *dout, char *why, size_t n);
 
 /* ---------------------------------------------------------------- attention.c: likewise */
@@ -79,8 +80,8 @@ bool topk_tangent(const FieldTensor *in, const FieldTensor *din, const FieldTens
 bool attention_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why,
                       size_t n); /* attention, attention_most, attention_sums */
 bool attention_grad_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
-double attention_work(const Node *node, const FieldTensor *in); /* multiplications */
-/* Of the three of attention_kernel, as norm_tangent. */
+double attention_work(const Node *node, const FieldTensor *in); /* in multiplications */
+/* For the three operators of attention_kernel, as norm_tangent. */
 bool attention_tangent(const Node *node, const FieldTensor *in, const FieldTensor *din, FieldTensor *dout, char *why, size_t n);
 
 /* ---------------------------------------------------------------- rope.c: likewise */
@@ -98,5 +99,5 @@ bool batch_norm_tangent(const Node *node, const FieldTensor *in, const FieldTens
 
 bool norm_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);      /* layer_norm, rms_norm */
 bool norm_grad_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* and their gradients */
-/* Of tangent.c: the derivative in direction din, whose elements may be NULL. */
+/* For tangent.c: the derivative in direction din, whose elements may be NULL. */
 bool norm_tangent(const Node *node, const FieldTensor *in, const FieldTensor *din, FieldTensor *dout, char *why, size_t n);

@@ -1,6 +1,6 @@
-/* windows: what conv2d, max_pool, avg_pool and their gradients mean: letters, and values over the field. Result o of a window sees the elements
- * o * stride + k * dilation - padding of its operand; those that are not there are 0 to a sum, and nothing to a maximum. conv2d is a sum of products of x, w and y's
- * parts, of which each of the three is the derivative by the others. */
+/* windows: conv2d, max_pool, avg_pool and their gradients: letters, and values over the field. Window o sees the elements o * stride + k * dilation - padding of its operand.
+ * Elements outside count 0 in a sum, and are ignored by a maximum. conv2d and its gradients use the same products of elements of x, w and y; each of the three tensors is computed
+ * from the other two. */
 #include "proof/windows.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ bool is_windowed(OpCode op) {
     return is_conv(op) || is_pool(op);
 }
 
-/* Gradients of pools: the result is over planes of x. */
+/* Gradients of pools: the result has the planes of x. */
 static bool is_back(const Node *node) {
     return node->op == OP_max_pool_grad || node->op == OP_avg_pool_grad;
 }
@@ -30,14 +30,14 @@ static bool no(char *why, size_t n, const char *text) {
     return false;
 }
 
-/* Number d of an attribute of one or two. */
+/* Number d of an attribute that has one or two numbers. */
 static int64_t number_of(const Node *node, const char *name, int d, int64_t otherwise) {
     const int index = op_attr(node->op, name);
     const Attr *attr = index >= 0 ? &node->attr[index] : NULL;
     return attr && attr->given && attr->n > 0 ? attr->ints[attr->n > 1 ? d : 0] : otherwise;
 }
 
-/* taps: of a convolution's kernel. */
+/* taps: those of a convolution's kernel. */
 static Look look_of(const Node *node, int d, int64_t taps) {
     if (is_pool(node->op)) taps = number_of(node, "kernel_size", d, 0);
     return (Look){taps, number_of(node, "stride", d, is_pool(node->op) ? taps : 1), number_of(node, "dilation", d, 1),
@@ -49,7 +49,7 @@ static int64_t groups_of(const Node *node) {
     return attr->given ? attr->i : 1;
 }
 
-/* Which operand or result is x (over which windows lie), w and y (an element a window): operands count from 0, results from nin. */
+/* Which operand or result is x (over which windows lie), w, and y (one element a window): operands count from 0, results from nin. */
 typedef struct Roles {
     int x, w, y;
 } Roles;
@@ -63,7 +63,7 @@ static Roles roles_of(const Node *node) {
     case OP_conv2d_grad_w:
         return (Roles){0, 2, 1};
     case OP_max_pool_grad:
-        return (Roles){0, -1, 1}; /* the result is of x's shape */
+        return (Roles){0, -1, 1}; /* the result has x's shape */
     case OP_avg_pool_grad:
         return (Roles){1, -1, 0};
     default:
@@ -81,8 +81,8 @@ static int8_t *map_of(Letters *letters, const Node *node, int role) {
     return role < node->nin ? letters->in[role] : letters->out[role - node->nin];
 }
 
-/* Window o is there if all its taps are within the padded elements; with ceil_mode if one more than the window before it reached is, and it begins before the
- * padding behind. */
+/* Window o exists if all its taps are within the padded elements; with ceil_mode, if the previous window left at least one padded element,
+ * and it begins before the padding at the end. */
 static bool is_window(const Look *look, int64_t size, int64_t o, bool ceil) {
     const int64_t reach = look->dilation * (look->taps - 1), padded = size + 2 * look->padding;
     if (!ceil || o == 0) return o * look->stride + reach < padded;
@@ -160,7 +160,7 @@ bool windowed_letters(const Graph *graph, const Node *node, Letters *letters, ch
 
 /* ---------------------------------------------------------------- what is read */
 
-/* The taps of window o that lie in [begin, end): the first, and the last; false: none does. */
+/* The first and the last tap of window o that lie in [begin, end); false: none does. */
 static bool taps_in(const Look *look, int64_t o, int64_t begin, int64_t end, int64_t *first, int64_t *last) {
     const int64_t place = o * look->stride - look->padding;
     *first = place >= begin ? 0 : (begin - place + look->dilation - 1) / look->dilation;
@@ -169,7 +169,7 @@ static bool taps_in(const Look *look, int64_t o, int64_t begin, int64_t end, int
     return *first <= *last;
 }
 
-/* All that window o sees of a dimension lies in [from, to). */
+/* Whether all that window o sees of a dimension lies in [from, to). */
 static bool sees_within(const Look *look, int64_t o, int64_t size, int64_t from, int64_t to) {
     int64_t first, last;
     const int64_t place = o * look->stride - look->padding;
@@ -181,12 +181,12 @@ bool windowed_reach(const Graph *graph, const Node *node, int operand, int d, in
     const Shape *x = &type_of(graph, node, roles.x)->shape, *y = &type_of(graph, node, roles.y)->shape;
     const int64_t size = x->dim[x->ndim - 2 + d], windows = y->dim[y->ndim - 2 + d];
     const Look look = look_of(node, d, roles.w < 0 ? 0 : type_of(graph, node, roles.w)->shape.dim[x->ndim - 2 + d]);
-    if (!is_back(node) && node->op != OP_conv2d_grad_x) { /* the letter is a window's */
+    if (!is_back(node) && node->op != OP_conv2d_grad_x) { /* the letter runs over windows */
         for (int64_t o = begin; o < end; o++)
             if (!sees_within(&look, o, size, from, to)) return false;
         return true;
     }
-    for (int64_t o = 0; o < windows && begin < end; o++) { /* an element's, and windows that see it are read, or what these see */
+    for (int64_t o = 0; o < windows && begin < end; o++) { /* the letter is an element's: windows that see it are read, or what these see */
         int64_t first, last;
         if (!taps_in(&look, o, begin, end, &first, &last)) continue;
         if (operand == roles.y ? o < from || o >= to : !sees_within(&look, o, size, from, to)) return false;
@@ -196,7 +196,7 @@ bool windowed_reach(const Graph *graph, const Node *node, int operand, int d, in
 
 /* ---------------------------------------------------------------- small cases */
 
-/* Windows at both ends and one between them, and as many elements left over as there were. */
+/* A size with windows at both ends and one between them, and with as many elements left over as before. */
 static int64_t few_elements(const Look *look, int64_t size, bool ceil) {
     const int64_t reach = look->dilation * (look->taps - 1) + 1;
     int64_t windows = 3, small = 0;
@@ -211,7 +211,7 @@ static int64_t count_of(const Node *node, const Look *look, int64_t size) {
     return windows_fit(node, look, size, count) ? count : count + 1;
 }
 
-/* The elements of a dimension over which there are so many windows, and as many elements left over as there were; or so many elements. At least 1. */
+/* The size of a dimension for a letter of this size: as many windows, with as many elements left over as before; or as many elements. */
 static int64_t elements_for(const Node *node, const Look *look, int64_t size, int64_t letter) {
     if (is_back(node) || node->op == OP_conv2d_grad_x) return letter;
     const int64_t reach = look->dilation * (look->taps - 1) + 1, left = (size + 2 * look->padding - reach) % look->stride;
@@ -255,7 +255,7 @@ void windowed_shrink(const Graph *graph, const Node *node, const int64_t *letter
     attr[op_attr(node->op, "groups")].i = few;
 }
 
-/* Of a gradient: whichever of so many windows see an element of [begin, end) are held, [first, behind). */
+/* For a gradient: whether all of the windows that see an element of [begin, end) are in the held ones, [first, behind). */
 static bool windows_held(const Look *look, int64_t windows, int64_t begin, int64_t end, int64_t first, int64_t behind) {
     int64_t tap, last;
     for (int64_t o = 0; o < windows && begin < end; o++)
@@ -265,7 +265,7 @@ static bool windows_held(const Look *look, int64_t windows, int64_t begin, int64
 
 /* ---------------------------------------------------------------- values: conv2d */
 
-/* A tensor of planes: its box, and how far apart elements of it lie. */
+/* A tensor of planes: its box, and the strides of its elements. */
 typedef struct Box4 {
     Fe *at;
     int64_t begin[4], end[4], stride[4], slice; /* slice: of the hidden dimension */
@@ -297,7 +297,7 @@ static bool is_whole(const FieldTensor *t, const Box4 *box, int d) {
     return box->begin[d] == 0 && box->end[d] == t->global.dim[t->hidden + d];
 }
 
-/* The three tensors hold the same images and channels; kernels are whole. */
+/* Checks that the three tensors hold the same images and channels, and that kernels are whole. */
 static bool boxes_fit(const FieldTensor *const *t, const Box4 *x, const Box4 *w, const Box4 *y, int64_t groups, char *why, size_t n) {
     const int64_t in = t[1]->global.dim[t[1]->hidden + 1], out = t[1]->global.dim[(int)t[1]->hidden] / groups;
     if (!same_range(x, 0, y, 0) || !same_range(w, 0, y, 1)) return no(why, n, "the tensors hold different images or channels");
@@ -308,7 +308,7 @@ static bool boxes_fit(const FieldTensor *const *t, const Box4 *x, const Box4 *w,
     return (x->begin[1] == w->begin[0] / out * in && x->end[1] == w->end[0] / out * in) || no(why, n, "the tensors hold different groups");
 }
 
-/* What a tensor's box holds of dimension d. */
+/* Where an index of dimension d is: in the tensor's box, elsewhere in the tensor, or in the padding. */
 typedef enum { IN_BOX, IN_TENSOR, IN_PADDING } Where;
 static Where place_in(const FieldTensor *t, const Box4 *box, int d, int64_t place) {
     if (place >= box->begin[d] && place < box->end[d]) return IN_BOX;
@@ -346,7 +346,7 @@ bool conv_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char
                                     const int64_t column = ox * across.stride + kx * across.dilation - across.padding;
                                     const Where in_columns = place_in(t[0], &x, 3, column);
                                     if (in_columns == IN_PADDING) continue;
-                                    if (in_rows != IN_BOX || in_columns != IN_BOX) { /* another rank's, of a result */
+                                    if (in_rows != IN_BOX || in_columns != IN_BOX) { /* on another rank, where x is a result */
                                         if (roles.x < node->nin) return no(why, n, "a window sees what its operand's box does not hold");
                                         continue;
                                     }
@@ -366,11 +366,11 @@ typedef struct Plane {
     int64_t begin[2], end[2];
 } Plane;
 
-/* Planes one behind the other. */
+/* Planes, one after the other. */
 typedef struct PlanesHeld {
     int64_t planes;
     int64_t size[2]; /* rows, columns of a whole plane of x */
-    Plane x, y, out; /* what is held of planes of x, of windows, of the result */
+    Plane x, y, out; /* the held ranges of x's planes, of windows, of the result */
     Look look[2];
 } PlanesHeld;
 
@@ -388,7 +388,7 @@ static int64_t plane_elements(const Plane *plane) {
     return (plane->end[0] - plane->begin[0]) * (plane->end[1] - plane->begin[1]);
 }
 
-/* Where an element lies in what is held of its plane; -1: it is not. */
+/* The offset of an element in the held part of its plane; -1: not held. */
 static int64_t place_at(const Plane *plane, int64_t row, int64_t column) {
     if (row < plane->begin[0] || row >= plane->end[0] || column < plane->begin[1] || column >= plane->end[1]) return -1;
     return (row - plane->begin[0]) * (plane->end[1] - plane->begin[1]) + column - plane->begin[1];
@@ -426,7 +426,8 @@ static bool seen_at(const PlanesHeld *held, int64_t oy, int64_t ox, int64_t k, i
     return *row >= 0 && *row < held->size[0] && *column >= 0 && *column < held->size[1];
 }
 
-/* The first of a window's elements that is its maximum, in the order of representatives; false: it sees none, or one that x's box does not hold. */
+/* Finds the first element of a window that is its maximum, in the order of representatives; false: it sees none, or one that x's box does
+ * not hold. */
 static bool maximum_at(const PlanesHeld *held, const Fe *plane, int64_t oy, int64_t ox, int64_t *most_row, int64_t *most_column) {
     Fe most = 0;
     bool any = false;
@@ -444,7 +445,7 @@ static bool maximum_at(const PlanesHeld *held, const Fe *plane, int64_t oy, int6
     return any;
 }
 
-/* to[w] = from[its maximum], of each window w; or back: to[its maximum] += from[w], where that is held. */
+/* to[w] = from[its maximum] for each window w; with back: to[its maximum] += from[w], where the maximum is held. */
 static bool at_maxima(const PlanesHeld *held, const Fe *x, const Fe *from, Fe *to, bool back, char *why, size_t n) {
     const int64_t seen = plane_elements(&held->x), windows = plane_elements(&held->y), across = held->y.end[1] - held->y.begin[1];
     for (int64_t i = 0; i < held->planes * windows; i++) {

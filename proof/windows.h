@@ -1,16 +1,18 @@
-/* windows.c: the operators over planes, for the tables of operators.c, semantics.c and tangent.c, and for those that make cases small. */
+/* windows.c: the operators over planes, for the tables of operators.c, semantics.c and tangent.c, and for adjoints.c and shrink.c. */
 #pragma once
 #include "proof/internal.h"
 #include "proof/walk.h"
 
 bool is_windowed(OpCode op); /* conv2d, the pools, and their gradients */
 bool windowed_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n);
-/* Part [begin, end) of the letter of dimension d of the planes of an operand that is read through windows needs no element of it outside [from, to). */
+/* Whether part [begin, end) of the letter of dimension d of the planes needs no element outside [from, to) of an operand that is read
+ * through windows. */
 bool windowed_reach(const Graph *graph, const Node *node, int operand, int d, int64_t begin, int64_t end, int64_t from, int64_t to);
-/* Height and width as small as has windows at both ends and between, or where letter[d] is not 0 as small as makes their letter that; and groups of few channels. shape: of operands, then of results, NULL for one that there is
- * none of; what letters run over has been made small in them, and of groups it is their number. attr: groups. */
+/* Shrinks height and width to the smallest sizes with windows at both ends and between, or, where letter[d] is not 0, to the size that
+ * gives their letter that size; and groups to few channels. shape: those of operands, then results, NULL where there is none; dimensions
+ * with letters are small in them already, and for groups that is their number. attr: has groups. */
 void windowed_shrink(const Graph *graph, const Node *node, const int64_t *letter, Shape *const *shape, Attr *attr);
-/* Whether the letter of dimension d of the planes can be made as small as that, so that there are windows. */
+/* Whether the letter of dimension d of the planes can have this size, such that there are windows. */
 bool windowed_small(const Graph *graph, const Node *node, int d, int64_t letter);
 double windowed_work(const Node *node, const FieldTensor *in, const FieldTensor *out);
 

@@ -1,5 +1,5 @@
-/* alike: the candidates of an operator, made once for all operators that are alike, so a thousand equal layers cost little more than one. A candidate is
- * known by the numbers of its layouts (cost.c). */
+/* alike: the candidates of operators. Operators that are alike share one list of candidates, so a thousand equal layers cost little more than one. A candidate is identified by the
+ * numbers of its layouts (cost.c). */
 #include <string.h>
 
 #include "ir/rules.h"
@@ -25,8 +25,8 @@ Alike *alike_of(Propagator *p, const Node *node) {
     return alike;
 }
 
-/* What is received in the halos of what a result is cut out of, or with `gradient` of what the gradient of that is joined from. Each is an exchange of its own, in which most
- * ranks wait for the busiest: all count as much as that. */
+/* What is received in halos of the operand that a split's results are cut out of; with `gradient`, of their gradients, from which its
+ * gradient is joined. In each such exchange most ranks wait for the busiest, so every rank counts as much as that one. */
 static Moved parts_moved(const Propagator *p, const Node *node, const Strategy *strategy, bool gradient) {
     const TensorType *whole = value_type(p, node->in[0]);
     Moved moved = {0};
@@ -41,7 +41,7 @@ static Moved parts_moved(const Propagator *p, const Node *node, const Strategy *
     return moved;
 }
 
-/* Per operand, what is received in the halos of the gradient of a result that windows made. */
+/* Per operand, what is received in halos when its gradient is computed, of a result that windows made. */
 static const Moved *halos_moved(Propagator *p, const Node *node, const Strategy *strategy) {
     Moved *moved = arena_alloc(&p->arena, (size_t)(node->nin + 1) * sizeof *moved);
     Layout left, needed;
@@ -56,8 +56,8 @@ static const Moved *halos_moved(Propagator *p, const Node *node, const Strategy 
     return moved;
 }
 
-/* What is received in the reductions over the rows that a strategy splits (Factor.reductions): each has a number a row of
- * operand 0, or, where that does not have the factor (attention's queries, of split keys), all of it. */
+/* What is received in the reductions over the rows that a strategy splits (Factor.reductions): each reduces one number per row of operand
+ * 0, or all of operand 0 where it lacks the factor (attention's queries when the keys are split). */
 static Moved rows_moved(const Propagator *p, const Node *node, const Strategy *strategy) {
     Moved moved = {0};
     const TensorType *type = value_type(p, node->in[0]);
@@ -82,7 +82,8 @@ static Moved rows_moved(const Propagator *p, const Node *node, const Strategy *s
     return moved;
 }
 
-/* What is received where an embedding's table is updated by rows: the rows of the gradient, each in the columns that a rank has, and all indices. */
+/* What is received where an embedding's table is updated by rows: the gradient's rows, in the columns of the table that the rank has, and
+ * all indices. */
 static Moved table_moved(const Propagator *p, const Node *node, const Strategy *strategy) {
     const TensorType *rows = value_type(p, node->out[0]), *index = value_type(p, node->in[1]);
     Layout table, left, needed, whole;
@@ -97,7 +98,8 @@ static Moved table_moved(const Propagator *p, const Node *node, const Strategy *
     return (Moved){elements * dtype_bytes[rows->dtype] + indices * dtype_bytes[index->dtype], (elements > 0) + (indices > 0)};
 }
 
-/* The layout in which the gradient of an operand is left: that of the operand, partial over the digits of the factors that it does not have. */
+/* The layout in which the operator leaves an operand's gradient: the operand's layout, partial over the digits of the factors that the
+ * operand lacks. */
 static int gradient_number(const Propagator *p, const Node *node, const Strategy *strategy, int operand) {
     const Shape *shape = &value_type(p, node->in[operand])->shape;
     Layout layout;
@@ -156,9 +158,10 @@ Candidate *candidate_of(Propagator *p, const Node *node, const Strategy *strateg
     return made_of;
 }
 
-/* ---- the order of digits: ranks could be numbered so that the digits of hints are in the order of their factors; what is split in that order then has these digits */
+/* ---- the order of digits: p->order numbers the ranks so that a hint's digits stand in the order of its factors; other operators can be
+ * split in that order too */
 
-/* Whether the digits are those of the strategy's tuple. */
+/* Whether the digits are those that the strategy's tuple means. */
 static bool strategy_in_order(const Propagator *p, const Strategy *strategy) {
     int32_t splits[MAX_FACTORS];
     Strategy ordered;
@@ -172,7 +175,7 @@ static bool strategy_in_order(const Propagator *p, const Strategy *strategy) {
     return true;
 }
 
-/* Its digits, factor after factor, and then what it leaves of the ranks. */
+/* Sets p->order: the strategy's digits, factor after factor, then the remaining ones. */
 static void order_of(Propagator *p, const Strategy *strategy) {
     Digit chain[MAX_DIGITS];
     const int n = strategy->start[MAX_FACTORS], nchain = digits_chain(strategy->digit, n, NULL, 0, p->graph->nranks, chain);
@@ -200,7 +203,8 @@ void order_find(Propagator *p) {
     }
 }
 
-/* Appends the digits that in p->order stand where this one stands in the natural order. False: it is no product of such. */
+/* Appends the digits of p->order that take the place which this digit has in the natural order. False: they cannot be cut to fit that
+ * place. */
 static bool append_in_order(const Propagator *p, Strategy *strategy, int factor, Digit digit) {
     int64_t high = p->graph->nranks; /* the digit of the order stands between low and high */
     for (int i = 0; i < p->norder; i++) {
@@ -216,7 +220,7 @@ static bool append_in_order(const Propagator *p, Strategy *strategy, int factor,
     return true;
 }
 
-/* The strategy with these splits in p->order; NULL: there is none. */
+/* The candidate with these splits and its digits in p->order; NULL: none. */
 static Candidate *candidate_in_order(Propagator *p, const Node *node, const int32_t *splits) {
     Strategy natural, strategy = {.nfactors = node->rule->nfactors};
     strategy_from_splits(splits, node->rule->nfactors, p->graph->nranks, &natural);
@@ -257,7 +261,7 @@ void offer_all(Propagator *p, Alike *alike, const Node *node) {
     }
 }
 
-/* ---- candidates from the neighbours' layouts, where hints have digits in another order than that of the factors, as on a mesh (tp, dp) */
+/* ---- candidates from the neighbours' layouts, where a hint's digits are not in the order of its factors, as on a mesh (tp, dp) */
 
 typedef struct Derive {
     Propagator *p;
@@ -273,7 +277,7 @@ static bool may_split(const Derive *derive, int factor, int32_t by) {
     return !f->whole && split <= f->size && (f->size % split == 0 || !(f->divides || derive->p->graph->settings.strict_divide));
 }
 
-/* Gives each digit that is left over to any factor, and offers what comes of it. Whether there was a way. */
+/* Tries every factor for each digit that is left over, and offers the resulting strategies. Returns whether there was any. */
 static bool derive_rest(Derive *derive, int i) {
     if (i == derive->nleft) {
         offer(derive->p, alike_of(derive->p, derive->node), candidate_of(derive->p, derive->node, &derive->strategy), false);

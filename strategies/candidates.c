@@ -4,7 +4,7 @@
 
 #include "strategies/choice.h"
 
-/* Into how many a factor can be split at most. */
+/* The most parts into which a factor can be split. */
 static int32_t split_most(const Factor *factor, int32_t nranks) {
     return factor->whole ? 1 : factor->size < nranks ? (int32_t)factor->size : nranks;
 }
@@ -24,7 +24,7 @@ typedef struct Enumeration {
     VEC(int32_t) rows;
 } Enumeration;
 
-/* All ways to split factors f.. over `ranks` ranks, ascending. */
+/* All ways to split the factors from f on over `ranks` ranks, ascending. */
 static void enumerate_factor(Enumeration *all, int f, int32_t ranks) {
     if (f == all->rule->nfactors) {
         if (ranks != 1) return;
@@ -41,7 +41,7 @@ static void enumerate_factor(Enumeration *all, int f, int32_t ranks) {
     }
 }
 
-/* The largest divisor of nranks that can be split over the factors decides. */
+/* Takes the largest divisor of nranks for which the factors have a split. */
 static void enumerate_all(Enumeration *all, int nranks) {
     for (int32_t used = nranks; used >= 1; used--) {
         if (nranks % used != 0) continue;
@@ -165,7 +165,7 @@ bool strategy_print(Text *text, const Node *node, const Graph *graph, const Stra
     }
     splits_print(text, graph, node, splits);
     if (used > graph->nranks || graph->nranks % used != 0) return false;
-    /* The tuple stands for the digits of its own mesh: others are other layouts. */
+    /* The tuple stands for the digits of its own mesh; other digits are other layouts. */
     Strategy read;
     strategy_from_splits(splits, strategy->nfactors, graph->nranks, &read);
     for (int f = 0; f < strategy->nfactors; f++) {

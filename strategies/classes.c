@@ -1,12 +1,11 @@
-/* The busiest ranks of an exchange of partial sums of any sizes, without looking at its pieces, of which there may be billions.
+/* Finds the busiest ranks of an exchange of partial sums, for dimensions of any size, without enumerating its pieces, of which there may be billions.
  *
- * A piece is where a part of the source (the box of some source digits) and the box that a rank needs meet. Some needer holds a term of it
- * when source and target agree in the digits that both use: then the needers that hold one own the piece, else all needers do; a piece of n
- * cells is divided among its owners in ascending order (ir/box.c). So what a rank receives and sends are sums, over sets of pieces, of shares
- * that depend on n and on the rank's position alone. Each such set is a product over the dimensions: all combinations of certain parts of
- * dimension 0 with certain ones of dimension 1, and so on. Per dimension few different lengths occur; they are counted for every class of ranks (Table), and most classes
- * have the same ones (Pattern). Ranks with the same patterns in all tables differ in their positions alone, and none of them has more than one would have whose positions are the first: so
- * that is counted once for each combination of patterns, and ranks are looked at only where it is more than what was found so far. */
+ * A piece is the intersection of a part of the source (the box of some source digits) and the box that a rank needs. Some needer holds a term of it when source and target agree in
+ * the digits that both use. Then the needers that hold one own the piece, else all needers do. A piece of n cells is divided among its owners in ascending order (ir/box.c). So
+ * what a rank receives and sends are sums, over sets of pieces, of shares that depend only on n and on the rank's position. Each such set is a product over the dimensions: all
+ * combinations of certain parts of dimension 0 with certain parts of dimension 1, and so on. Few different lengths occur per dimension; they are counted for every class of ranks
+ * (Table), and most classes have the same ones (Pattern). Ranks with the same patterns in all tables differ only in their positions, and none of them moves more than a rank would
+ * at the first positions. So that maximum is counted once for each combination of patterns, and a rank is looked at only where it exceeds what was found so far. */
 #include <string.h>
 
 #include "strategies/pair.h"
@@ -24,7 +23,7 @@ static int64_t combinations(const DigitList *digits) {
     return product;
 }
 
-/* The position of rank among those that differ from it in the given digits. */
+/* The position of rank among the ranks that differ from it only in the given digits. */
 static int64_t position_of(const DigitList *digits, int rank) {
     int64_t position = 0;
     for (int i = 0; i < digits->n; i++)
@@ -32,7 +31,7 @@ static int64_t position_of(const DigitList *digits, int rank) {
     return position;
 }
 
-/* How many combinations of the moving digits give a position below limit, the other digits being those of rank. */
+/* How many combinations of values of the moving digits give a position below limit; the other digits keep rank's values. */
 static int64_t positions_below(const DigitList *digits, const bool *moves, int rank, int64_t limit) {
     int64_t count = 0, each = combinations(digits), free = 1;
     for (int i = 0; i < digits->n; i++)
@@ -53,7 +52,7 @@ static int64_t positions_below(const DigitList *digits, const bool *moves, int r
     return count;
 }
 
-/* What one dimension does to a set of pieces: their lengths, ascending, and how often each occurs. */
+/* The lengths, ascending, that a set of pieces has in one dimension, and how often each occurs. */
 typedef struct LengthCount {
     int64_t length, count;
 } LengthCount;
@@ -63,15 +62,15 @@ typedef struct Pattern {
 } Pattern;
 
 typedef enum {
-    OF_NEEDED,        /* by the target's part: all parts of the source that a rank's box meets */
+    OF_NEEDED,        /* per part of the target: all parts of the source that a rank's box meets */
     OF_NEEDED_SHARED, /* those that agree with the rank in the digits that both sides use */
-    OF_HELD,          /* by the source's part: the boxes, of the ranks to which a rank may send, that its part meets */
+    OF_HELD,          /* per part of the source: the boxes that it meets, of ranks to which a rank may send */
     OF_HELD_SHARED,   /* those of ranks that agree with it in the digits that both sides use */
-    OF_BOTH,          /* by both: what a rank needs and holds itself */
+    OF_BOTH,          /* per part of both: what a rank both needs and holds */
     NTABLES
 } TableKind;
 
-/* A pattern for each class of ranks. The values of some atoms name the class: of the target's part, of the source's. */
+/* A pattern for each class of ranks. The class is given by the values of some atoms, of the target's part and the source's. */
 typedef struct Table {
     int weight[MAX_ATOMS]; /* what a value of an atom adds to the number of the class */
     int *pattern;          /* per class */
@@ -83,7 +82,7 @@ typedef struct Classes {
     Table table[MAX_NDIM][NTABLES];
     VEC(Pattern) patterns;
     Map map;                      /* of patterns */
-    DigitList others;             /* not in the target: needers of a piece differ in these */
+    DigitList others;             /* not in the target: a piece's needers differ in these */
     bool others_move[MAX_DIGITS]; /* source or summed: a sender's receivers differ in these */
     DigitList free;               /* in neither: owners that hold a term differ in these */
     bool free_move[MAX_DIGITS];   /* summed */
@@ -100,7 +99,7 @@ static int pattern_once(Classes *c, const LengthCount *at, int n) {
     return c->patterns.n - 1;
 }
 
-/* Adds a length to *n others, where there is room for one more. */
+/* Adds a length to the *n in the sorted list; there is room for one more. */
 static void length_add(LengthCount *at, int *n, int64_t length) {
     int k = *n;
     while (k > 0 && at[k - 1].length > length)
@@ -114,7 +113,7 @@ static void length_add(LengthCount *at, int *n, int64_t length) {
     ++*n;
 }
 
-/* Whether an atom of a side (0: the source's) names classes. */
+/* Whether an atom of a side (0: the source) is part of a class. */
 static bool names_class(const Pair *pair, TableKind kind, int side, int atom) {
     switch (kind) {
     case OF_NEEDED:
@@ -132,7 +131,7 @@ static bool names_class(const Pair *pair, TableKind kind, int side, int atom) {
     return true;
 }
 
-/* Of each part of a dimension the sum of its atoms' values times their weights. */
+/* For each part of a dimension, the sum of its atoms' values times their weights. */
 static int *part_numbers(Arena *arena, const Pair *pair, const AtomList *list, const int *weight, int nparts) {
     int *number = arena_alloc(arena, (size_t)nparts * sizeof *number);
     for (int i = 0, count = 1; i < list->n; i++) {
@@ -152,7 +151,7 @@ typedef struct Meeting {
     int64_t length;
 } Meeting;
 
-/* The parts of both sides follow each other. Those without a cell meet none. */
+/* Both sides' parts are ascending, so they are merged. Parts without a cell meet none. */
 static Meeting *meetings_of(Classes *c, Arena *arena, int dim, int nparts[2], int *n) {
     const Pair *pair = c->pair;
     int weight[MAX_ATOMS] = {0}, *common[2], next = 1;
@@ -183,7 +182,7 @@ static void table_fill(Classes *c, Arena *scratch, int dim, TableKind kind, cons
     const Pair *pair = c->pair;
     Table *table = &c->table[dim][kind];
     int weight[MAX_ATOMS] = {0}, *number[2], nclasses = 1;
-    for (int side = 1; side >= 0; side--) { /* what both have is counted of the target */
+    for (int side = 1; side >= 0; side--) { /* an atom that both sides have counts for the target */
         const AtomList *list = &pair->list[side][dim];
         memset(weight, 0, sizeof weight);
         for (int i = 0; i < list->n; i++) {
@@ -250,7 +249,7 @@ static void classes_init(Classes *c, const Pair *pair) {
 
 /* ---- what a rank receives and sends */
 
-/* How a piece's cells are shared out: `owners` of them, of which those that count are described by digits, or by one position. */
+/* How a piece's cells are divided among `owners` ranks; digits, or one rank's position, say whose shares count. */
 typedef struct Sharing {
     int64_t owners;
     const DigitList *digits;
@@ -270,7 +269,7 @@ typedef struct Patterns {
     int of[MAX_NDIM][NTABLES];
 } Patterns;
 
-/* The sum of the shares in all pieces of a class: products of the lengths of every dimension from `dim` on. */
+/* The sum of the shares in all pieces of a set, whose sizes are products of lengths of the dimensions from `dim` on. */
 static int64_t shares_of(const Classes *c, const Patterns *patterns, TableKind kind, int dim, int64_t cells, const Sharing *sharing) {
     if (dim == c->pair->shape->ndim) return shares(sharing, cells);
     const Pattern *pattern = &c->patterns.at[patterns->of[dim][kind]];
@@ -280,7 +279,7 @@ static int64_t shares_of(const Classes *c, const Patterns *patterns, TableKind k
     return sum;
 }
 
-/* The cells of all of them. */
+/* The cells of all pieces of a set. */
 static int64_t cells_of(const Classes *c, const Patterns *patterns, TableKind kind) {
     int64_t cells = 1;
     for (int d = 0; d < c->pair->shape->ndim; d++) {
@@ -297,8 +296,8 @@ typedef struct InOut {
     int64_t in, out;
 } InOut;
 
-/* Of a rank with these patterns, at the positions of `rank`. Of all positions those of rank 0 say the most: whoever is first has the largest shares, and a share of its own is sent to needers as often as it is
- * not sent to itself. */
+/* What a rank with these patterns receives and sends at the positions of `rank`. Rank 0's positions give the most: the first rank has the
+ * largest shares, and a share of its own is sent to needers as often as it is not sent to itself. */
 static InOut in_out(const Classes *c, const Patterns *patterns, int rank) {
     const Pair *pair = c->pair;
     const Sharing own = {pair->owners, &c->free, NULL, rank}, by_needers = {pair->needers, &c->others, NULL, rank},
@@ -339,7 +338,7 @@ static const Alike *alike_of(Classes *c, Groups *groups, const Patterns *pattern
     return made;
 }
 
-/* Digits that neither side has stay 0, where positions say the most. */
+/* Digits that neither side has stay 0, as the first positions move the most. */
 void classes_max(const Pair *pair, int64_t *received, int64_t *sent) {
     const int ndim = pair->shape->ndim;
     Classes c;

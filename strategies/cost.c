@@ -1,4 +1,4 @@
-/* The cost of a choice. One propagation counts the same conversions again and again: each pair of layouts is counted once. */
+/* The cost of a choice. One propagation asks for the same conversions again and again, so each pair of layouts is counted once and remembered. */
 #include <assert.h>
 
 #include "ir/map.h"

@@ -4,7 +4,7 @@
 
 #include "strategies/propagator.h"
 
-/* An operator before node `end` that follows from hint `a` takes the value in this layout too. */
+/* Whether an operator before node `end` that follows from hint `a` needs the value in this layout too. */
 static bool also_needed(const Propagator *p, int value, int a, int want, int end) {
     for (int k = p->first_user[value]; k < p->first_user[value + 1]; k++)
         if (p->hint_of[p->user[k]] == a && p->user[k] < end &&
@@ -13,12 +13,12 @@ static bool also_needed(const Propagator *p, int value, int a, int want, int end
     return false;
 }
 
-/* Two hints, as they stand in the text, whose consequences do not fit. */
+/* Two hints in the source text whose consequences do not fit together. */
 typedef struct Conflict {
-    const Hint *from, *to;  /* of what makes the value, of what needs it */
-    int from_node, to_node; /* the operators at which they stand */
+    const Hint *from, *to;  /* the hint of the value's producer, that of its user */
+    int from_node, to_node; /* the operators that have these hints */
     int value, user, have, want;
-    int more;           /* further places: other iterations and calls, other values between them */
+    int more;           /* further places: other iterations and calls, or other values between the two */
     int64_t bytes, all; /* of the first conversion; of all */
 } Conflict;
 
@@ -41,7 +41,7 @@ static void warn_conflict(Propagator *p, const Conflict *c) {
     text_printf(&text, " by %s; the conversion lets %" PRId64 " bytes be received a step", user->name, c->bytes);
     if (c->more > 0) text_printf(&text, ", with those at %d more place%s %" PRId64, c->more, c->more == 1 ? "" : "s", c->all);
     diag_warning(p->diags, WARN_CONFLICT, after ? c->to->span : c->from->span, "%s", text.at);
-    if (spans_equal(c->from->span, c->to->span)) /* of one pattern: where the operators stand */
+    if (spans_equal(c->from->span, c->to->span)) /* both from one pattern: say where the operators are */
         diag_note(p->diags, first->span, "%s, which the same pattern names", first->name);
     else
         diag_note(p->diags, after ? c->from->span : c->to->span, "the hint of %s", first->name);
@@ -100,7 +100,7 @@ static void print_bytes(Text *text, int64_t bytes) {
     text_printf(text, u == 0 ? "%.0f %s" : "%.1f %s", n, unit[u]);
 }
 
-/* Leaves out the hints that stand at this place (line 0: all). */
+/* Makes propagation ignore the hints at this place (line 0: all). */
 static void leave_out(Propagator *p, Span place) {
     for (int id = 0; id < p->nnodes; id++) {
         const Hint *hint = p->graph->nodes.at[id].hint;
@@ -108,7 +108,7 @@ static void leave_out(Propagator *p, Span place) {
     }
 }
 
-/* The hint without which a step moves the least, and what that is: the first few are tried, each alone. *ntried: how many. */
+/* The hint without which a step moves the least, and what it then moves. Tries the first few hints, each alone. *ntried: how many. */
 static int costliest(Propagator *p, int64_t *without, int *ntried) {
     VEC(int) tried = {0};
     int found = -1;

@@ -1,14 +1,14 @@
-/* decide: which of an operator's candidates it takes: the one with which the values around it, and their gradients, let the fewest bytes be received. All that is
- * compared is known by number: candidates are made once for operators that are alike (alike.c), conversions counted once per pair of layouts. */
+/* decide: which of its candidates an operator takes: the one with which the fewest bytes are received for the values around it and their gradients. All that is compared is
+ * identified by number: candidates are made once for operators that are alike (alike.c), conversions are counted once per pair of layouts. */
 #include <assert.h>
 #include <string.h>
 
 #include "strategies/propagator.h"
 
-/* A value around the operator: an operand, also of several names, or a result. */
+/* A value around the operator: an operand, which may occur several times, or a result. */
 typedef struct Part {
     ValueTraffic others; /* without the operator */
-    bool first;          /* the operator is the first that asks for it */
+    bool first;          /* the operator is the first of its users */
     int result;          /* of the operator; -1: operands */
     int noperands, operand[MAX_IN];
 } Part;
@@ -26,7 +26,7 @@ typedef struct Question {
 /* What a candidate moves: in converting the values around the operator and their gradients, sums included. */
 typedef struct Cost {
     Moved moved;
-    int64_t all, in; /* as a number; of it for operands */
+    int64_t all, in; /* as one number; its part for operands */
 } Cost;
 
 static void ask_operand(Propagator *p, Question *question, int operand) {
@@ -83,7 +83,7 @@ static Moved part_moved(Propagator *p, const Question *question, const Part *par
     return traffic_moved(p, &traffic);
 }
 
-/* Beyond `limit` any number above it. */
+/* A candidate's cost; beyond `limit`, any number above it. */
 static Cost cost_of(Propagator *p, const Question *question, const Candidate *candidate, int64_t limit) {
     Cost cost = {.moved = own_moved(p, question->node, candidate)};
     cost.all = moved_cost(p, cost.moved);
@@ -96,7 +96,7 @@ static Cost cost_of(Propagator *p, const Question *question, const Candidate *ca
     return cost;
 }
 
-/* Lexicographic order of the tuples of two candidates, then that of their digits. */
+/* Lexicographic order of the tuples of two candidates. */
 static int tuple_compare(const Node *node, const Propagator *p, const Candidate *a, const Candidate *b) {
     for (int i = 0; i < node->nin; i++)
         for (int d = 0; d < value_type(p, node->in[i])->shape.ndim; d++) {
@@ -110,7 +110,7 @@ static DecidedBy better(bool a, DecidedBy by) {
     return a ? by : -by;
 }
 
-/* The key in which candidate a is better than b; negative: in which it is worse. */
+/* The criterion by which candidate a is better than b; negative: by which it is worse. */
 static int compare(Propagator *p, const Question *question, const Candidate *a, Cost a_cost, const Candidate *b, Cost b_cost) {
     const int batch = question->batch;
     if (a_cost.all != b_cost.all) return better(a_cost.all < b_cost.all, BY_BYTES);
@@ -120,7 +120,7 @@ static int compare(Propagator *p, const Question *question, const Candidate *a, 
     return better(tuple_compare(question->node, p, a, b) <= 0, BY_TUPLE);
 }
 
-/* Without a hint no rank is left idle for fewer bytes. */
+/* Without a hint, no rank is left idle to receive fewer bytes. */
 static bool acceptable(const Propagator *p, const Alike *alike, const Candidate *candidate) {
     if (candidate->as_ordered && !p->as_ordered) return false;
     return p->hinted || candidate->flops <= 1.1 * alike->least_flops;
@@ -166,7 +166,7 @@ static int question_key(const Propagator *p, const Question *question, int key[M
     return n;
 }
 
-/* Equal layers ask the same: each question is answered once. */
+/* Equal layers pose equal questions; each question is answered once. */
 static Answer answer_of(Propagator *p, const Question *question) {
     int key[MAX_KEY];
     const int n = question_key(p, question, key);

@@ -4,7 +4,7 @@
 #include "ir/wildcard.h"
 #include "strategies/propagator.h"
 
-/* Where the operator of a hint is that stands elsewhere, and the calls around it. */
+/* Notes where the hint's operator is, if the hint stands elsewhere, and the calls around it. */
 static void note_place(Diags *diags, const Node *node) {
     if (node->hint->span.file != node->span.file || node->hint->span.line != node->span.line)
         diag_note(diags, node->span, "it is for %s, which is here", node->name);
@@ -44,20 +44,20 @@ bool read_hints(Propagator *p) {
 
 /* ---- `hints found` */
 
-/* What a line says: a strategy or layout, a stage, or that an operator is computed again. */
+/* What a line gives: a strategy or layout, a stage, or that an operator is recomputed. */
 typedef enum { SAYS_STRATEGY, SAYS_STAGE, SAYS_RECOMPUTE } Says;
 
 static Says found_says(const FoundHint *found) {
     return found->recompute ? SAYS_RECOMPUTE : found->stage ? SAYS_STAGE : SAYS_STRATEGY;
 }
 
-/* The last line whose pattern matches, of those that say this; -1: none. */
+/* The last line of this kind whose pattern matches; -1: none. */
 static int found_line(const Settings *settings, const char *name, Says says, bool *matched) {
     for (int i = settings->found.n - 1; i >= 0; i--) {
         const char *path = settings->found.at[i].path;
         if (found_says(&settings->found.at[i]) != says) continue;
         if ((path[0] != '*' && path[0] != name[0]) || !pattern_matches(path, name, NULL)) continue;
-        for (int k = 0; k <= i; k++) { /* those before it may be meant for others too, or say the same once more */
+        for (int k = 0; k <= i; k++) { /* earlier lines may be meant for other operators too, or repeat this one */
             const FoundHint *before = &settings->found.at[k];
             const bool alike = strchr(before->path, '*') || found_says(before) == says;
             matched[k] = matched[k] || (alike && pattern_matches(before->path, name, NULL));
@@ -76,11 +76,11 @@ static bool found_strategy(Propagator *p, Node *node, const FoundHint *found) {
         return false;
     }
     node->strategy = graph_strategy(p->graph, strategy);
-    node->from = STRATEGY_PROPAGATED; /* no request: equal operators stay one, and -O2 may compute otherwise */
+    node->from = STRATEGY_PROPAGATED; /* not a user's request: equal operators stay one, and -O2 may compute otherwise */
     return true;
 }
 
-/* What is to lie on one rank is whole here: no one divides it (compiler/assign.c says where it lies). */
+/* A state that is to lie on one rank is whole here (compiler/assign.c says where it lies). */
 static bool state_from_hint(Propagator *p, const State *state, const Hint *hint, Layout *layout) {
     const Graph *graph = p->graph;
     layout_init(layout, state->type.shape.ndim);
@@ -102,7 +102,7 @@ static bool nothing_found(Propagator *p, const FoundHint *found) {
     VEC(const char *) names = {0};
     for (int id = 0; id < p->nnodes; id++)
         if (!node_is_leaf(&graph->nodes.at[id])) vec_push(&p->arena, &names, graph->nodes.at[id].name);
-    for (int s = 0; s < graph->states.n && !found->recompute; s++) /* operators alone are computed again */
+    for (int s = 0; s < graph->states.n && !found->recompute; s++) /* only operators can be recomputed */
         vec_push(&p->arena, &names, graph->states.at[s].name);
     for (int i = 0; i < graph->inputs.n && !found->recompute; i++)
         vec_push(&p->arena, &names, graph->inputs.at[i].name);
@@ -122,7 +122,7 @@ bool read_found(Propagator *p) {
     if (settings->found.n == 0) return true;
     bool *matched = arena_alloc(&p->arena, (size_t)settings->found.n + 1), ok = true;
     const unsigned silenced = p->diags->silenced;
-    p->diags->silenced |= 1u << WARN_UNEVEN; /* said of them as of all operators without a hint */
+    p->diags->silenced |= 1u << WARN_UNEVEN; /* reported as for all operators without a hint */
     for (int id = 0; id < p->nnodes && ok; id++) {
         Node *node = &graph->nodes.at[id];
         if (node_is_leaf(node)) continue;
@@ -132,7 +132,7 @@ bool read_found(Propagator *p) {
         if (found_line(settings, node->name, SAYS_RECOMPUTE, matched) >= 0) node->recompute = true;
         if (line >= 0 && !node->strategy) ok = found_strategy(p, node, &settings->found.at[line]);
     }
-    for (int id = p->nnodes; id < graph->nodes.n; id++) /* of all batches of a step alike */
+    for (int id = p->nnodes; id < graph->nodes.n; id++) /* the same for all batches of a step */
         if (graph->nodes.at[id].micro > 0 && graph->nodes.at[graph->nodes.at[id].origin].recompute) graph->nodes.at[id].recompute = true;
     for (int s = 0; s < graph->states.n && ok; s++) {
         State *state = &graph->states.at[s];
@@ -185,7 +185,7 @@ bool input_layout(const Graph *graph, int input, Layout *layout, bool *given, Di
     return true;
 }
 
-/* A strategy that is wrong for the parameter of one iteration, or call, is so for that of each: the first one is reported. */
+/* A strategy that is wrong for the parameter of one iteration, or call, is wrong in every one: only the first is reported. */
 static void read_states(Propagator *p) {
     Graph *graph = p->graph;
     VEC(const State *) wrong = {0};
@@ -213,7 +213,7 @@ bool read_leaves(Propagator *p) {
     Graph *graph = p->graph;
     int before = p->diags->nerrors;
     const Hint *dataset = graph->settings.dataset == DATASET_EXPLICIT ? graph->settings.dataset_hint : NULL;
-    int ninputs = 0; /* without those that lowering added, behind them */
+    int ninputs = 0; /* without the inputs that lowering added after these */
     for (int i = 0; i < graph->inputs.n; i++)
         ninputs += graph->inputs.at[i].kind == INPUT_DATA && graph->inputs.at[i].micro == 0;
     if (dataset && dataset->nin != ninputs && graph->nranks > 1) {

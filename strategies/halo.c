@@ -1,10 +1,10 @@
-/* What an exchange into halos moves, without sums. Parts with halos overlap, so that no product over digits counts them; but what a rank lacks is a product over the
- * dimensions: of the parts of the source that its range meets. These are tabulated once, for all ranks. */
+/* Counts what an exchange into halos without sums moves. Parts with halos overlap, so they cannot be counted as a product over digits. But what one rank lacks is a product over
+ * the dimensions, of the parts of the source that its range meets. These parts are tabulated once for all ranks. */
 #include "strategies/pair.h"
 
 /* A part of the source in one dimension. */
 typedef struct Part {
-    int number; /* of a rank, with the digits of this part and zeros elsewhere */
+    int number; /* of the rank that has the digits of this part and zeros elsewhere */
     int64_t begin, end;
 } Part;
 
@@ -13,7 +13,7 @@ typedef struct Source {
     Part *part[MAX_NDIM]; /* ascending */
 } Source;
 
-/* The parts that a rank's range meets. */
+/* The parts of the source that a rank's range meets. */
 typedef struct Pieces {
     int n[MAX_NDIM];
     int *number[MAX_NDIM];
@@ -60,7 +60,7 @@ typedef struct Counting {
     Links links;
 } Counting;
 
-/* From the rank `sender` on, of dimensions from d on, pieces of so many elements in those before. */
+/* Counts the pieces of dimensions from d on; those before give `sender` to the sender's number, `elements` to the size. */
 static void count_pieces(Counting *c, int d, int sender, int64_t elements) {
     if (d < c->ndim) {
         for (int i = 0; i < c->pieces->n[d]; i++)
@@ -72,7 +72,7 @@ static void count_pieces(Counting *c, int d, int sender, int64_t elements) {
     }
 }
 
-/* Of the ranks number i * (nranks - 1) / (n - 1); sends: per rank, of all that these receive. */
+/* Counts what n ranks receive, those numbered i * (nranks - 1) / (n - 1). sends: what each rank sends to these. */
 static void count_ranks(const Machine *machine, const Pair *pair, int n, int64_t *sends, Arena *arena, Traffic *received, Links *links) {
     Source source;
     Pieces pieces;

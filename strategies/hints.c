@@ -14,17 +14,17 @@ typedef struct Digits {
 /* One hint under examination. */
 typedef struct Check {
     const Graph *graph;
-    const char *what; /* begins every message: "matmul", "w"; of an operator that another one stands for its name, "p" */
+    const char *what; /* begins every message: "matmul", "w"; where another operator stands for the one written, its name, "p" */
     bool named, strict;
     Diags *diags;
 } Check;
 
-/* Whose ranks a graph has: behind their number. */
+/* What messages write after a number of ranks. */
 static const char *in_a_stage(const Graph *graph) {
     return settings_stages(&graph->settings) > 1 ? " in a stage" : "";
 }
 
-/* "1, 2, 4, 8": the splits of a size that this number of ranks has. */
+/* "1, 2, 4, 8": the legal splits of a dimension of this size. */
 static void legal_splits(const Check *check, int64_t size, bool divides, Text *text) {
     int nranks = check->graph->nranks;
     for (int split = 1; split <= nranks && split <= size; split++)
@@ -44,7 +44,7 @@ static bool reject_split(const Check *check, const HintDim *dim, int64_t size, b
     return false;
 }
 
-/* One dimension's split against its size. `place` names the dimension. */
+/* Checks one dimension's split against its size. `place` names the dimension. */
 static bool check_split(const Check *check, const HintDim *dim, int64_t split, int64_t size, bool divides, const char *place) {
     char reason[256];
     if (split < 1) {
@@ -87,7 +87,8 @@ static bool reject_axis(const Check *check, const HintDim *dim, const char *name
     return false;
 }
 
-/* The digits of one dimension: of the tuple's number (stride 0, to be placed in a mesh later) or of its axes. False after diagnostics. */
+/* The digits of one dimension: those of its axes; none for a tuple's number, which is placed in a mesh later. *split: into how many. False
+ * after diagnostics. */
 static bool dim_digits(const Check *check, const HintDim *dim, Digits *digits, int64_t *split) {
     *digits = (Digits){0};
     *split = check->named ? 1 : dim->split;
@@ -101,7 +102,7 @@ static bool dim_digits(const Check *check, const HintDim *dim, Digits *digits, i
     return true;
 }
 
-/* An axis divides one dimension of a tensor at most. */
+/* Checks that an axis divides at most one dimension of a tensor. */
 static bool check_axes_once(const Check *check, const HintTuple *tuple) {
     for (int d = 0; d < tuple->ndim; d++)
         for (int i = 0; i < tuple->dim[d].naxes; i++)
@@ -135,7 +136,7 @@ static bool check_ndim(const Check *check, const HintTuple *tuple, const char *t
 
 /* ---- operators */
 
-/* The candidate that agrees with the user's splits in most factors, as a hint. */
+/* Suggests the candidate that agrees with the user's splits in the most factors. */
 static void hint_nearest(const Check *check, const Node *node, const int64_t *wanted) {
     if (check->named || candidates_count(node, check->graph->nranks) > 20000) return;
     Arena arena;
@@ -155,14 +156,14 @@ static void hint_nearest(const Check *check, const Node *node, const int64_t *wa
     arena_finish(&arena);
 }
 
-/* The name of a factor where it has a customary one. */
+/* The customary name of a factor; NULL: it has none. */
 static const char *factor_name(const Node *node, int factor) {
     static const char *const letters[] = {"m", "k", "n"};
     int letter = factor - (node->rule->nfactors - 3);
     return node->op == OP_matmul && letter >= 0 ? letters[letter] : NULL;
 }
 
-/* Where a factor got its split first. */
+/* Where a factor first got its split. */
 typedef struct Use {
     bool used;
     int operand, dim;
@@ -207,7 +208,7 @@ static bool factor_conflict(const Check *check, const Node *node, const Hint *hi
     return false;
 }
 
-/* Every operand's tuple against its shape, and the operands against each other. use: per factor. */
+/* Checks every operand's tuple against its shape, and the operands against each other. use: per factor. */
 static bool check_operands(const Check *check, const Node *node, const Hint *hint, Use *use) {
     bool good = true;
     for (int i = 0; i < node->nin; i++) {
@@ -258,7 +259,7 @@ static bool check_operands(const Check *check, const Node *node, const Hint *hin
     return good;
 }
 
-/* Named strategies: an axis splits one factor. */
+/* Named strategies: checks that an axis splits one factor only. */
 static bool check_axes_of_factors(const Check *check, const Node *node, const Hint *hint, const Use *use) {
     const Settings *settings = &check->graph->settings;
     for (int f = 0; f < node->rule->nfactors; f++)
@@ -279,7 +280,7 @@ static bool check_axes_of_factors(const Check *check, const Node *node, const Hi
     return true;
 }
 
-/* Axes of one mesh are apart; those of two meshes may overlap. */
+/* Rejects overlapping digits, which axes of two meshes may have. */
 static bool check_apart(const Check *check, Span span, const Digit *digits, int n) {
     for (int i = 0; i < n; i++)
         for (int k = 0; k < i; k++) {
@@ -292,7 +293,7 @@ static bool check_apart(const Check *check, Span span, const Digit *digits, int 
     return true;
 }
 
-/* Splits that do not divide are legal, and cost time. */
+/* Warns of splits that do not divide: they are legal, but cost time. */
 static void warn_uneven(const Check *check, const Node *node, const Hint *hint, const Use *use) {
     for (int f = 0; f < node->rule->nfactors; f++)
         if (use[f].used)
@@ -324,7 +325,7 @@ bool strategy_from_hint(const Graph *graph, const Node *node, const Hint *hint, 
         return false;
     }
     if (hint->nin != node->nin) {
-        const bool user = op->op_class == OP_CLASS_USER; /* what a pad or an upsample became has other names for its operands */
+        const bool user = op->op_class == OP_CLASS_USER; /* operands of what a pad or an upsample expands to have other names */
         diag_error(diags, hint->span, "%s takes %d operand%s%s%s%s, the strategy has %d tuple%s", check.what, node->nin,
                    node->nin == 1 ? "" : "s", user ? " (" : "", user ? op->ins : "", user ? ")" : "", hint->nin, hint->nin == 1 ? "" : "s");
         int64_t none[MAX_FACTORS] = {0};

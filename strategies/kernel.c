@@ -1,5 +1,5 @@
-/* What a kernel costs on a machine: the longer of its arithmetic and its reading and writing, and its start. Where products take time to pack their operands, that is part of their
- * arithmetic, and what runs as one with them comes after them. */
+/* What a kernel costs on a machine: the longer of its arithmetic and its memory traffic, plus its start. Where products take time to pack their operands, that is part of their
+ * arithmetic, and the operators fused with a product run after it. */
 #include "strategies/strategies.h"
 
 static int64_t part_of(int64_t size, int factor, const Strategy *strategy) {
@@ -7,7 +7,7 @@ static int64_t part_of(int64_t size, int factor, const Strategy *strategy) {
     return (size + split - 1) / split;
 }
 
-/* Of the largest box: an operand's or result's dimensions run over these factors. */
+/* Elements of the largest box of an operand or result whose dimensions run over these factors. */
 static double elements_of(const Shape *shape, const int8_t *factors, const Strategy *strategy) {
     double elements = 1;
     for (int d = 0; d < shape->ndim; d++)
@@ -15,7 +15,8 @@ static double elements_of(const Shape *shape, const int8_t *factors, const Strat
     return elements;
 }
 
-/* Elements of the rows that are put, or added, into operand 0: so many of it, and of an update's slots, are read and written at most. 0: it is no such operator. */
+/* Elements of the rows that are put, or added, into operand 0: at most as many elements of it, and of an update's slots, are read and
+ * written. 0: not such an operator. */
 static double elements_of_rows(const Graph *graph, const Node *node, const Strategy *strategy) {
     const int g = op_rows(node->op);
     if (g < 0) return 0;
@@ -27,8 +28,8 @@ void part_sizes(const Rule *rule, const Strategy *strategy, double *size) {
         size[f] = (double)part_of(rule->factor[f].size, f, strategy);
 }
 
-/* Of the largest part: FLOPs of its products, others, and what those take on a core (Op.effort). Where windows lie over an operand, its elements are more than the factors' points: what
- * is no product computes at each of these. */
+/* Counts for the largest part: FLOPs of its products, other FLOPs, and the effort of the others on a core (Op.effort). Where windows lie
+ * over an operand, it has more elements than the factors have points; an operator that is no product computes at each element. */
 static void count_flops(const Node *node, const double *size, double largest, double *products, double *others, double *effort) {
     const Rule *rule = node->rule;
     double points = 1;
@@ -42,7 +43,7 @@ static void count_flops(const Node *node, const double *size, double largest, do
     *effort *= largest / points;
 }
 
-/* Of products of such elements. */
+/* The peak for products of this type. */
 static Peak peak_of(DType dtype) {
     switch (dtype) {
     case F64:
@@ -58,8 +59,8 @@ static Peak peak_of(DType dtype) {
 
 typedef enum { MOVE_READ, MOVE_WRITE, MOVE_UPDATE } Moving; /* an update writes over what it reads */
 
-/* Of bytes that lie in a cache, counted from the nearest, or, behind the last one, in memory alone. A core fetches what it writes before it does: of two bytes that a copy moves, one read and one written,
- * the memory moves three. */
+/* Seconds to move bytes that lie in a cache (0: the nearest) or, after the last one, only in memory. A core fetches a line before it writes
+ * it: for two bytes of a copy, one read and one written, the memory moves three. */
 static double moving_seconds(const Machine *on, double bytes, int cache, Moving moving) {
     if (cache < on->ncaches) return bytes / on->cache[cache].bytes_per_s;
     if (moving == MOVE_UPDATE && on->update_bytes_per_s > 0) return bytes / on->update_bytes_per_s;
@@ -81,10 +82,10 @@ double copy_seconds(const Machine *machine, double bytes, int from, int to) {
 
 /* What an operator reads and writes. */
 typedef struct Touched {
-    double largest, given; /* elements: of one operand or result, of all results */
+    double largest, given; /* elements: of the largest operand or result, of all results */
     double whole, factors; /* bytes: of all operands and results, of operands alone */
-    double moved;          /* of those that no kernel hands another one */
-    double moving_s;       /* of these, where it is known where they lie */
+    double moved;          /* bytes not handed from one kernel to another */
+    double moving_s;       /* seconds of these, by the cache in which they lie */
 } Touched;
 
 static void touch(Touched *touched, const Machine *on, double elements, DType dtype, bool handed, const int8_t *cache, Moving moving) {
@@ -123,13 +124,13 @@ static Touched count_touched(const Machine *on, const Graph *graph, const Node *
     return touched;
 }
 
-/* At which so many bytes are moved that are touched again and again. */
+/* Bytes per second at which so many bytes are moved when they are touched repeatedly. */
 static double rate_of(const Machine *on, double bytes) {
     const int cache = machine_cache(on, bytes);
     return cache < on->ncaches ? on->cache[cache].bytes_per_s : on->memory_bytes_per_s;
 }
 
-/* Elements of the weights of windows, which alone lack the factor of the images. */
+/* Elements of the weights of windows: only the weights lack the factor of the images. */
 static double weight_elements(const Graph *graph, const Node *node, const Strategy *strategy) {
     const Rule *rule = node->rule;
     for (int k = 0; k < node->nin + node->nout; k++) {
@@ -140,7 +141,8 @@ static double weight_elements(const Graph *graph, const Node *node, const Strate
     return 0;
 }
 
-/* What a convolution takes beside its products: bytes of its operands and results, of its weights, and how many images see these. Each is read once more and written once more. */
+/* Seconds of a convolution beside its products. whole, weights: bytes of all operands and results, of the weights; images: how many read
+ * the weights. Each byte is read and written once more. */
 static double blocking_seconds(const Machine *on, const Rule *rule, double whole, double weights, double images) {
     const double seen = weights * rule->inside, moved = 2 * (whole - weights + seen);
     return moved / rate_of(on, moved) + (rule->again ? images * seen / rate_of(on, 0) : 0);
@@ -161,7 +163,7 @@ void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, 
     const double peak = on->flops[peak_of(factor)] * (convolves ? on->convolution_flops / on->flops[PEAK_F32] : 1);
     const double vector_s = (on->product.bytes_per_s > 0 ? effort : others) * width / on->flops[PEAK_VECTOR], product_s = products / peak;
     if (op_table[node->op].product && on->product.bytes_per_s > 0) {
-        /* What packs its operands is followed by what runs as one with it. */
+        /* The operators fused with a product run after it has packed its operands. */
         const double packing_s =
             windows && node->rule->blocked
                 ? blocking_seconds(on, node->rule, touched.whole, weight_elements(graph, node, strategy) * dtype_bytes[factor], size[0])

@@ -1,4 +1,4 @@
-/* What a step of a conversion takes on a machine: the messages that a rank waits for, one after another, and its bytes over the slowest of the links that they take
+/* What a step of a conversion takes on a machine: the latencies of the messages that a rank waits for, one after another, and its bytes over the slowest link used
  * (docs/machine.md). The planner of conversions, the search and the timeline all count this way. */
 #include "strategies/pair.h"
 
@@ -9,7 +9,7 @@ int64_t values_in_node(const Machine *machine, Digit digit, int nranks) {
     return first < digit.size ? first : digit.size - 1;
 }
 
-/* The others of a group of ranks that differ in these digits. n < 0: all ranks. */
+/* The links to the other ranks of a group, which differ in these digits. n < 0: all ranks. */
 static Links links_of_group(const Machine *machine, const Digit *digits, int n, int nranks) {
     int64_t near = 1, all = 1;
     for (int i = 0; i < n; i++) {
@@ -23,7 +23,7 @@ static Links links_of_group(const Machine *machine, const Digit *digits, int n, 
     return (Links){near - 1, all - near};
 }
 
-/* What limits messages that take these links. */
+/* The latency and bandwidth that limit messages over these links. */
 static MachineLevel slowest_link(const Machine *machine, Links links) {
     if (links.far == 0) return machine->rank;
     MachineLevel level = machine->node;
@@ -34,7 +34,7 @@ static MachineLevel slowest_link(const Machine *machine, Links links) {
 
 /* ---- exchanges */
 
-/* Messages of rank 0 in the two rounds of an exchange: received and sent. */
+/* Messages that `rank` receives and sends in the two rounds of an exchange. */
 typedef struct Messages {
     int ranks_per_node, rank;
     Links received[2], sent[2];
@@ -49,7 +49,7 @@ static bool count_message(void *context, const Piece *piece) {
     return true;
 }
 
-/* Of rank `rank`. Owners of sums tell others what they have added up, which may be more messages than they get. */
+/* The messages of rank `rank`. Owners of sums send the others what they have added up, which may be more messages than they receive. */
 static Links links_of_pieces(const Machine *machine, const Layout *from, const Layout *to, const Shape *shape, int nranks, int rank) {
     Messages messages = {.ranks_per_node = machine->ranks_per_node, .rank = rank};
     Digit summed[MAX_DIGITS];
@@ -72,7 +72,7 @@ StepLinks links_step(const Machine *machine, Links links) {
     return (StepLinks){links.near + links.far, links_latency(machine, links), slowest_link(machine, links).bytes_per_s};
 }
 
-/* Of the rank that waits longest for its messages. */
+/* The messages of the rank that waits longest for them. */
 static Links links_of_exchange(const Machine *machine, const Layout *from, const Layout *to, const Shape *shape, int nranks) {
     Pair pair;
     Links links = {0};
@@ -92,7 +92,8 @@ static Links links_of_exchange(const Machine *machine, const Layout *from, const
 
 /* ---- steps */
 
-/* The digits of the dimensions of `from` that are not at the same place in `to`. Returns their number, -1: meshes that do not fit. */
+/* The digits that divide a dimension of `from` and not the same dimension of `to`. Returns their number; -1: the digits cannot be refined
+ * together. */
 static int moved_digits(const Layout *from, const Layout *to, Digit *digits) {
     Layout a = *from, b = *to;
     if (!layout_refine(&a, &b)) return -1;
@@ -110,7 +111,7 @@ StepLinks step_links(const Machine *machine, CommKind kind, const Layout *from, 
     Digit digits[MAX_DIGITS];
     Reduction reduction;
     Links links = {0};
-    int64_t rounds = 0; /* of a library's collective, in which messages double what is known; 0: a message from each */
+    int64_t rounds = 0; /* of a library's collective, whose messages double what a rank has in each round; 0: a message from each rank */
     if (kind == COMM_EXCHANGE) {
         links = links_of_exchange(machine, from, to, shape, nranks);
     } else if (kind == COMM_ALL_GATHER || kind == COMM_ALL_TO_ALL) {

@@ -1,5 +1,5 @@
-/* The machine that is planned for: two levels of links, each with a latency and a bandwidth, and what a rank computes, moves in its memory and holds; and the
- * file that says so (docs/machine.md). */
+/* The machine that pcc plans for: two levels of links, each with a latency and a bandwidth, a rank's speeds of arithmetic and memory, and its memory's size; and the file that
+ * describes it (docs/machine.md). */
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -9,8 +9,8 @@
 #include "ir/file.h"
 #include "strategies/strategies.h"
 
-/* A node of 8 cores that share memory, gigabit-class messages between nodes: prun's own figures on common servers are of this size. A rank has one core; f16
- * and bf16 are computed as f32. */
+/* A node of 8 cores that share memory, with gigabit-class messages between nodes: prun's own measurements on common servers are of this
+ * order. A rank has one core; f16 and bf16 are computed as f32. */
 const Machine machine_cpu = {.name = "cpu",
                              .ranks_per_node = 8,
                              .rank = {.latency_s = 2e-6, .bytes_per_s = 8e9},
@@ -140,13 +140,13 @@ typedef struct Reader {
     Arena *arena;
     Diags *diags;
     Machine *machine;
-    int file, ncaches; /* caches that have been read */
+    int file, ncaches; /* caches read so far */
     int nwords;
     Word word[MAX_WORDS + 1];
     Span given[NKEYS]; /* where each key was given; line 0: not yet */
 } Reader;
 
-/* The words of the line at text[0 .. n), '#' begins a comment. */
+/* Splits the line text[0 .. n) into words; '#' begins a comment. */
 static void read_words(Reader *reader, const char *text, size_t n, int line) {
     reader->nwords = 0;
     for (size_t at = 0; at < n && text[at] != '#';) {
@@ -164,7 +164,7 @@ static void read_words(Reader *reader, const char *text, size_t n, int line) {
     }
 }
 
-/* Sums and products of figures within these are finite, and so are the times that they give. */
+/* Figures within these ranges have finite sums and products, and give finite times. */
 static const struct {
     const char *unit;
     double least, most;
@@ -179,7 +179,7 @@ static bool in_range(Reader *reader, const Word *number, const char *unit, doubl
     return false;
 }
 
-/* A positive real with its unit behind it: words i and i + 1. */
+/* Reads a positive real and its unit: words i and i + 1. */
 static bool read_quantity(Reader *reader, int i, const char *unit, double *value) {
     const Word *number = &reader->word[i], *its_unit = &reader->word[i + 1];
     char *end;
@@ -205,7 +205,7 @@ static bool read_memory(Reader *reader, double *bytes_per_s, int64_t *size) {
     return true;
 }
 
-/* The nearest comes first. */
+/* The nearest cache comes first. */
 static bool read_cache(Reader *reader) {
     Machine *machine = reader->machine;
     Cache cache;

@@ -1,6 +1,6 @@
-/* The messages of the busiest rank in an exchange, counted without looking at them: a piece goes from or to each combination of certain values of digits (ir/box.c says
- * which), so that their number is a product over the dimensions, and over the digits that divide none. In a dimension the parts that meet
- * rank 0's are the first ones; where these are not all parts of a digit's value, the digits behind it are looked at. */
+/* Counts the messages of the busiest rank in an exchange without enumerating them. A piece goes from or to each combination of certain digit values (ir/box.c says which), so the
+ * number of pieces is a product over the dimensions, and over the digits that divide none. In a dimension, the parts that meet rank 0's part are the first ones. Where they are
+ * only some of the parts of a digit's value, the digits after it are looked at. */
 #include "strategies/pair.h"
 
 /* Ranks, and those of them that are in rank 0's node. */
@@ -19,7 +19,7 @@ static Count minus(Count a, Count b) {
 }
 static const Count itself = {1, 1};
 
-/* Parts of the other side; agreeing: those that have 0 in all digits that both sides use, as rank 0 has. */
+/* Parts of the other side; agreeing: those that, like rank 0, have 0 in all digits that both sides use. */
 typedef struct Met {
     Count any, agreeing;
 } Met;
@@ -28,19 +28,19 @@ static Met met_times(Met a, Met b) {
     return (Met){times(a.any, b.any), times(a.agreeing, b.agreeing)};
 }
 
-/* Which parts of one side count: none with a value other than 0 in a forbidden atom. */
+/* Which parts of one side count: those with the value 0 in all forbidden atoms. */
 typedef struct Filter {
     const Machine *machine;
     const Pair *pair;
     bool forbidden[MAX_ATOMS], shared[MAX_ATOMS];
 } Filter;
 
-/* A digit of a dimension and those behind it. */
+/* A digit of a dimension, with the digits after it. */
 typedef struct Level {
     Digit digit;
     int64_t near;  /* its values in rank 0's node: the first ones */
-    int64_t parts; /* into which it and those behind it divide */
-    Met met;       /* of these, if all are met */
+    int64_t parts; /* into which it and the digits after it divide */
+    Met met;       /* of these parts, if all are met */
 } Level;
 
 typedef struct Levels {
@@ -56,7 +56,7 @@ static bool is_zero_in(const Filter *f, const bool *set, Digit digit, int64_t va
     return true;
 }
 
-/* Of a digit alone. */
+/* The values of one digit that count. */
 static Met values_met(const Filter *f, Digit digit, int64_t near) {
     Met met = {{0, digit.size}, {0, digit.size}};
     for (int i = 0; i < f->pair->natoms; i++) {
@@ -72,7 +72,7 @@ static Met values_met(const Filter *f, Digit digit, int64_t near) {
     return met;
 }
 
-/* The parts of a range of `size` cells from `begin` on, as the digits from a level on divide it, that begin before the end. */
+/* The digits from level l on divide the `size` cells from `begin` on into parts; counts those that begin before w->end. */
 static Met parts_met(const Levels *w, int l, int64_t begin, int64_t size) {
     const Level *level = &w->level[l];
     if (begin >= w->end || size == 0) return (Met){0};
@@ -113,7 +113,7 @@ static Met all_met(const Filter *f, const Layout *layout, const Layout *other) {
     return met;
 }
 
-/* Ranks that differ from rank 0 in certain digits alone. */
+/* Counts of the ranks that differ from rank 0 only in certain digits. */
 typedef struct Groups {
     Count terms;       /* in the digits summed */
     Count others;      /* in digits that the target does not use */
@@ -142,8 +142,8 @@ static void groups_find(const Machine *machine, const Pair *pair, Groups *groups
     }
 }
 
-/* Whether the digits at one place of a dimension, or of the sums kept, are another one in the source than in the target: then some rank gets what lies where it holds something
- * else; and whether that may lie in another node. */
+/* Whether some place of a dimension, or of the partial digits kept, has another digit in the source than in the target: then some rank
+ * needs only what other ranks hold; and whether those may be in another node. */
 typedef enum Moved { MOVED_NOT, MOVED_NEAR, MOVED_FAR } Moved;
 
 static Moved moved_of(const Machine *machine, const Pair *pair) {
@@ -158,8 +158,8 @@ static Moved moved_of(const Machine *machine, const Pair *pair) {
     return moved;
 }
 
-/* Messages from so many that hold what a rank needs, of which rank 0 is one, and from others: for the rank that gets most of them. Where digits move that is one that holds nothing of what it needs, and
- * where those of nodes do, one whose node does not. */
+/* Messages to the rank that receives the most, from `holders` (the ranks that hold what rank 0 needs, rank 0 among them) and from `others`.
+ * Where digits move, that rank holds nothing of what it needs; where digits of nodes move, neither does its node. */
 static Count from_others(Moved moved, Count holders, Count others) {
     switch (moved) {
     case MOVED_NOT:
@@ -177,8 +177,9 @@ static Links most(Count a, Count b) {
     return (Links){a.near > b.near ? a.near : b.near, far_a > far_b ? far_a : far_b};
 }
 
-/* Of a piece that some needer holds a term of, the needers that do own a share each; of others all needers. Owners get the terms of their share in round 0, and send it, added up, to the other
- * needers in round 1. Rank 0 holds a term of one piece that it needs, and is the first owner of that and of those that no needer holds: in round 1 it gets no more messages than it sends. */
+/* If some needers hold a term of a piece, each of these owns a share of it; else each needer does. Owners receive the terms of their share
+ * in round 0, add them up and send the sum to the other needers in round 1. Rank 0 holds a term of one piece that it needs. It is the first
+ * owner of that piece and of those that no needer holds, so in round 1 it receives no more messages than it sends. */
 static Links messages_of_sums(const Machine *machine, const Pair *pair, const Filter *source, Moved moved) {
     Filter target = {.machine = machine, .pair = pair};
     Groups g;

@@ -237,7 +237,7 @@ void atoms_next(AtomCounter *counter) {
     counter->done = true;
 }
 
-/* Whether rank holds a term that it keeps: always, in one order. */
+/* Whether rank holds a term that it keeps. With one device order it always does. */
 static bool same_terms(const Pair *pair, int rank) {
     int held = order_position(pair->from->order, rank), kept = order_position(pair->to->order, rank);
     for (int list = pair->shape->ndim; list < pair->shape->ndim + NREDUCTIONS; list++)
@@ -290,7 +290,7 @@ int64_t pair_overlap_total(const Pair *pair) {
     return counts.overlap;
 }
 
-/* The piece that a rank both needs and holds a term of: by the digits of its two parts. */
+/* The piece that a rank both needs and holds a term of, by the digits of its target and its source part. */
 typedef struct Overlap {
     int target, source;
     int64_t cells;
@@ -301,7 +301,7 @@ static int overlap_compare(const void *a, const void *b) {
     return x->target != y->target ? (x->target < y->target ? -1 : 1) : (x->source > y->source) - (x->source < y->source);
 }
 
-/* What the first n digits of a layout say of a position, its other digits being 0. */
+/* A position's number with all digits but the first n of a layout set to 0. */
 static int part_of(const Layout *layout, int n, int position) {
     int part = 0;
     for (int i = 0; i < n; i++)
@@ -310,7 +310,7 @@ static int part_of(const Layout *layout, int n, int position) {
 }
 
 int64_t pair_overlap_pieces(const Pair *pair) {
-    if (pair->refined) return pair_overlap_total(pair) / pair->owners; /* so many needers hold each of them */
+    if (pair->refined) return pair_overlap_total(pair) / pair->owners; /* `owners` needers hold each piece */
     const int ndim = pair->shape->ndim, nsource = pair->from->start[ndim], ntarget = pair->to->start[ndim + NREDUCTIONS];
     Overlap *overlap = malloc((size_t)pair->nranks * sizeof *overlap);
     if (!overlap) abort();

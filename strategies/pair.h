@@ -1,10 +1,9 @@
 /* pair: two layouts of one tensor over common digits ("atoms"), and what follows from them by counting.
  *
- * Every digit of both layouts is cut where a digit of the other begins or ends, so that two atoms are equal or disjoint. A dimension's
- * index is then a mixed radix number twice: once by the atoms of `from`, once by those of `to`. Where all splits divide and the radices can
- * be aligned, a rank holds part of what it needs exactly when the aligned atoms have equal values (a "link"), and every such common part
- * has the same size: sums over all ranks are products over classes of linked atoms. Everything else is enumerated over the values of the
- * atoms that occur, never over ranks that differ in none of them. */
+ * Every digit of both layouts is cut where a digit of the other begins or ends, so that two atoms are equal or disjoint. A dimension's index is then a mixed radix number in two
+ * ways: by the atoms of `from` and by those of `to`. Where all splits divide and the radices can be aligned, a rank holds part of what it needs exactly when the aligned atoms have
+ * equal values (a "link"), and every such common part has the same size. Sums over all ranks are then products over classes of linked atoms. All else is enumerated over the values
+ * of the atoms that occur, never over ranks that differ in none of them. */
 #pragma once
 #include "ir/map.h"
 #include "strategies/strategies.h"
@@ -20,12 +19,12 @@ typedef struct AtomList {
 } AtomList;
 
 typedef struct Pair {
-    const Layout *from, *to; /* as given; where both have one device order, without it: counts do not depend on the ranks' names */
+    const Layout *from, *to; /* as given, or, where both have the same device order, without it: counts do not depend on it */
     Layout natural[2];       /* memory for that */
-    bool mixed;              /* two device orders: what one layout's digits say of a rank says nothing of the other's */
+    bool mixed;              /* two device orders: a rank's digits in one layout say nothing of those in the other */
     const Shape *shape;
     int nranks;
-    bool refined; /* the digits can be refined together, and are of one order, and no dimension has a halo; all below holds only then */
+    bool refined; /* the digits have one order and can be refined together, and no dimension has a halo; all below holds only then */
     int natoms;
     Digit atom[MAX_ATOMS];
     /* Atoms per dimension, major first; list ndim: partial digits that both layouts keep, as if they were one more dimension. */
@@ -39,7 +38,7 @@ typedef struct Pair {
     int64_t cells;   /* elements x kept */
     int64_t needers; /* ranks that need one cell */
     int64_t owners;  /* ranks that agree in all atoms of in_from and in_to */
-    int64_t needed;  /* cells that rank 0 needs: the most of any rank, but for halos */
+    int64_t needed;  /* cells that rank 0 needs: the most of any rank, except with halos */
 } Pair;
 
 /* False when `to` is partial over digits that `from` is not; *why says so. */
@@ -49,7 +48,8 @@ bool pair_init(Pair *pair, const Layout *from, const Layout *to, const Shape *sh
 static inline bool pinned(const Layout *from, const Layout *to) {
     return layout_is_pinned(from) || layout_is_pinned(to);
 }
-/* Of two layouts with one pin, to the slowest digit of *nranks: the same on the ranks of its value alone, as if there were no others. False: the pins are not such. */
+/* Where both layouts have the same pin, to the slowest digit of *nranks: sets a and b to the layouts without it, *nranks to the number of
+ * pinned ranks. False: they have no such pin. */
 bool pins_leave(const Layout *from, const Layout *to, int *nranks, Layout *a, Layout *b);
 
 /* Sum over all ranks of the cells that a rank both needs and holds. */
@@ -62,11 +62,11 @@ int64_t pair_missing_max(const Pair *pair);
 int64_t pair_solutions(const Pair *pair, bool (*use)(const Pair *pair, int from_atom, int to_atom));
 /* Cells of a common part where all links hold; aligned pairs only. */
 int64_t pair_part(const Pair *pair);
-/* Whether every atom that both sides use is at the same place of both: then a piece that some needer holds is one that every needer with
- * the source's atoms holds. */
+/* Whether every atom that both sides use is at the same place in both. Then a piece that some needer holds is held by every needer with the
+ * source's atoms. */
 bool pair_in_place(const Pair *pair);
 
-/* The values of some atoms, one combination after the other, as the number of a rank that has them and zeros elsewhere:
+/* Enumerates the combinations of values of some atoms, each as the number of the rank that has them and zeros elsewhere:
  * for (AtomCounter c = atoms_first(pair, set); !c.done; atoms_next(&c)) ... c.rank */
 typedef struct AtomCounter {
     int n, rank;
@@ -92,10 +92,10 @@ static inline int64_t ranges_common(Range a, Range b) {
     const int64_t begin = a.begin > b.begin ? a.begin : b.begin, end = a.end < b.end ? a.end : b.end;
     return end > begin ? end - begin : 0;
 }
-/* The parts of a dimension of this size without a halo, in the arena: balanced, the first ones one larger, digit by digit. */
+/* The parts of a dimension of this size, without a halo, in the arena. Digit by digit they are balanced, the first ones one larger. */
 Range *ranges_of(Arena *arena, const Layout *layout, int d, int64_t size, int *nparts);
 
-/* Of an exchange without sums, in cells. */
+/* What an exchange without sums moves, in cells. */
 typedef struct UnevenCounts {
     int64_t overlap;        /* the sum over all ranks of what a rank both needs and holds */
     int64_t received, sent; /* of the busiest rank */
@@ -109,10 +109,11 @@ void uneven_count(const Pair *pair, UnevenCounts *counts);
 typedef struct Links {
     int64_t near, far;
 } Links;
-/* How many of the values of a digit are in the node of the first one, the other digits being 0; where some group of ranks straddles nodes, not all. */
+/* How many values of a digit are in the node of the first one, the other digits being 0; fewer than all where some group of ranks straddles
+ * nodes. */
 int64_t values_in_node(const Machine *machine, Digit digit, int nranks);
-/* The messages that a rank waits for in an exchange, the one that waits for most of them. In a round those that it receives or, where sums are taken, those that it sends, whichever are more.
- * False where the digits have no common refinement. */
+/* The messages that a rank waits for in an exchange, for the rank that waits for most. A round counts those received or, where sums are
+ * taken, those sent, whichever are more. False where the digits have no common refinement. */
 bool messages_count(const Machine *machine, const Pair *pair, Links *links);
 
 /* The latencies of a rank's messages, one after another. */
@@ -125,13 +126,13 @@ struct Steps {
     Arena *arena;
     const Machine *machine;
     int nranks;
-    Steps *of;  /* counts steps for these too, */
-    int joined; /* on a machine where one message takes as long as so many here */
+    Steps *of;  /* the Steps that counts for this one, */
+    int joined; /* on whose machine one message takes as long as `joined` here */
     VEC(const Layout *) layouts;
     VEC(struct CountedStep *) counted;
     Map layout_map, counted_map;
 };
-/* As step_links and traffic_step. */
+/* As step_links and traffic_step, remembered. */
 StepLinks steps_links(Steps *steps, CommKind kind, const Layout *from, const Layout *to, const Shape *shape);
 void steps_traffic(Steps *steps, CommKind kind, const Layout *from, const Layout *to, const Shape *shape, Traffic *received, Traffic *sent);
 
@@ -143,5 +144,5 @@ static inline bool halo_counts(const Pair *pair) {
 }
 /* In elements; links: messages of the rank that waits longest. Time in proportion to the pieces. */
 void halo_count(const Machine *machine, const Pair *pair, Traffic *received, Traffic *sent, Links *links);
-/* What so many of the ranks receive, spread over all, as an estimate of the busiest one. */
+/* Estimates halo_count from `ranks` ranks spread evenly over all. */
 void halo_sample(const Machine *machine, const Pair *pair, int ranks, Traffic *received, Links *links);

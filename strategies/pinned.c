@@ -1,5 +1,5 @@
-/* Pinned layouts. A conversion within the ranks of a pin is one on that many ranks, and is planned and counted so; between pins, from a pin to all ranks and from all ranks
- * to a pin there is the exchange, which is counted piece by piece: few ranks send to few. */
+/* Pinned layouts. A conversion within the ranks of a pin is planned and counted as one on that many ranks. Between pins, from a pin to all ranks, and from all ranks to a pin,
+ * there is only the exchange. It is counted piece by piece, as few ranks send to few. */
 #include "strategies/pair.h"
 
 bool pins_leave(const Layout *from, const Layout *to, int *nranks, Layout *a, Layout *b) {

@@ -2,17 +2,17 @@
  *
  * Before: a verified graph with composites expanded; hints on nodes, inputs, states, the dataset. After: see strategies.h.
  *
- * There are two beginnings: the hints spread to all operators that are connected with them; or every operator without a hint splits its batch. Where hints have their digits in another order than
- * that of the letters, two more: the same with what is split in their order. From each, operator by operator takes what costs least beside its neighbours, until none improves. The best end is
- * taken. */
+ * There are two starting points: the hints spread to all operators that are connected with them; or every operator without a hint splits its batch. Where hints have their digits
+ * in another order than that of the letters, there are two more: the same with operators split in the hints' order. From each, one operator after another takes the strategy that
+ * costs least beside its neighbours, until none improves. The cheapest result is taken. */
 #include <string.h>
 
 #include "strategies/propagator.h"
 
 /* ---- walks from the hints */
 
-/* DECIDE: operators beside decided ones are decided. FIT, ANY: operators beside one that a hint reaches are reached by it too; FIT: where nothing is converted between
- * the two. */
+/* DECIDE: decides operators next to decided ones. FIT, ANY: a hint that reaches an operator also reaches the operators next to it; with FIT
+ * only where nothing is converted between the two. */
 typedef enum { DECIDE, FIT, ANY } Sweep;
 
 static bool is_known(const Propagator *p, int id, Sweep sweep) {
@@ -51,7 +51,7 @@ static bool reach(Propagator *p, int id, int from, Sweep sweep, Prefer prefer) {
     return true;
 }
 
-/* With the flow first, so that an operator is reached once its operands are, then against it. */
+/* Goes with the flow first, so that an operator is reached once its operands are, then against it. */
 static void sweep_from_hints(Propagator *p, Sweep sweep) {
     for (bool more = true; more;) {
         more = false;
@@ -134,7 +134,8 @@ static void propagator_init(Propagator *p, Graph *graph, Propagation *result, Di
         if (graph->nodes.at[id].op == OP_read) p->by_rows[graph->nodes.at[id].out[0]] = states[graph->nodes.at[id].state];
 }
 
-/* Modes manual and data_parallel: an operator on all replicas' values lies as its operands do; a factor as the first of them that has it. */
+/* Modes manual and data_parallel: an operator on the values of all replicas lies as its operands do. A factor lies as in the first operand
+ * that has it. */
 static void decide_as_operands(Propagator *p, int id) {
     const Graph *graph = p->graph;
     const Node *node = &graph->nodes.at[id];
@@ -158,7 +159,7 @@ static void decide_as_operands(Propagator *p, int id) {
     decided(p, id, candidate_of(p, node, graph_strategy(p->graph, &strategy)), split ? STRATEGY_BATCH : STRATEGY_WHOLE);
 }
 
-/* Open nodes split their batch. */
+/* Nodes without a strategy split their batch. */
 static void split_batches(Propagator *p) {
     const Graph *graph = p->graph;
     for (int id = 0; id < p->nnodes; id++) {
@@ -183,7 +184,7 @@ static bool improve_one(Propagator *p, int id, Prefer prefer) {
     return decide_best(p, id, prefer);
 }
 
-/* Operators take what is best beside their neighbours, along the flow and back, until that helps none. */
+/* Each operator takes what is best beside its neighbours, with the flow and against it, until none improves. */
 static void improve(Propagator *p) {
     bool better = true;
     for (int round = 0; round < MAX_ROUNDS && better; round++) {
@@ -195,7 +196,7 @@ static void improve(Propagator *p) {
     }
 }
 
-/* Back to what is given. */
+/* Returns to the given strategies. */
 static void forget(Propagator *p) {
     p->hinted = false;
     for (int id = 0; id < p->nnodes; id++) {
@@ -211,7 +212,8 @@ static void forget(Propagator *p) {
     }
 }
 
-/* Open operators split their batch, or hints spread to all that is connected with them; both also with what is split in the order in which hints have their digits. */
+/* Operators without a strategy split their batch, or hints spread to all that is connected with them; both also with splits in the order in
+ * which hints have their digits. */
 typedef enum { FROM_BATCH, FROM_HINTS, FROM_BATCH_ORDERED, FROM_HINTS_ORDERED } Beginning;
 
 static Moved fill_from(Propagator *p, Beginning from) {
@@ -239,7 +241,7 @@ Moved fill(Propagator *p) {
     return taken == last ? best : fill_from(p, taken);
 }
 
-/* Remembers what is given. Whether any strategy is. */
+/* Remembers the given strategies. */
 static void remember(Propagator *p) {
     const size_t n = (size_t)p->graph->nodes.n + 1;
     p->given = arena_alloc(&p->arena, n * sizeof *p->given);

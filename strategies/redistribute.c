@@ -1,9 +1,8 @@
 /* How one layout becomes another (docs/redistribution.md).
  *
- * A single exchange attains the lower bound of the total, and on few ranks of one node nothing is planned that receives more, except in the canonical form,
- * which exists to be read beside MindSpore's. Where an exchange happens to be what a library's collective does, and
- * the boxes are even, the step is named after that collective. A chain of gathers receives what one exchange receives but needs fewer
- * messages. On many ranks, or several nodes, sequences of collectives are planned too, and the fastest is taken. */
+ * A single exchange attains the lower bound of the total. On few ranks of one node nothing is planned that receives more, except in the canonical form, which exists to be compared
+ * with MindSpore's. Where an exchange is exactly what a library's collective does, and the boxes are even, the step is named after that collective. A chain of gathers receives as
+ * much as one exchange but needs fewer messages. On many ranks, or several nodes, sequences of collectives are planned too, and the fastest is taken. */
 #include <assert.h>
 #include <math.h>
 #include <stddef.h>
@@ -18,14 +17,14 @@ static bool has_anywhere(const Layout *layout, Digit digit) {
     return false;
 }
 
-/* What is planned, for all that plans parts of it. */
+/* The conversion to plan, for the functions that plan parts of it. */
 typedef struct Task {
     const Layout *from, *to;
     const Shape *shape;
     int dtype_bytes, nranks;
     const Machine *machine;
-    double most;  /* seconds: what takes more is not planned */
-    Steps *steps; /* what has been counted; NULL: nothing is remembered */
+    double most;  /* seconds: plans that take more are given up */
+    Steps *steps; /* steps counted already; NULL: nothing is remembered */
 } Task;
 
 static StepLinks task_links(const Task *task, CommKind kind, const Layout *from, const Layout *to) {
@@ -50,7 +49,7 @@ static void plan_begin(Conversion *plan) {
     memset(plan, 0, offsetof(Conversion, step));
 }
 
-enum { FEW_RANKS = 32, FEW_MESSAGES = 8 }; /* up to which all is counted, and in a node no more is received than the bound */
+enum { FEW_RANKS = 32, FEW_MESSAGES = 8 }; /* up to these all is counted, and within a node no more is received than the bound */
 
 static void plan_copy(Conversion *to, const Conversion *from) {
     memcpy(to, from, offsetof(Conversion, step) + (size_t)from->nsteps * sizeof *from->step);
@@ -60,7 +59,8 @@ static double plan_seconds(const Conversion *plan) {
     return move_seconds(plan->seconds);
 }
 
-/* The busiest rank of an exchange receives no less: what rank 0 needs and does not hold; of sums all that rank 0 needs, and an even share of the bound. */
+/* A lower bound of what the busiest rank of an exchange receives: what rank 0 needs and does not hold; with sums all that rank 0 needs, and
+ * at least an even share of the bound. */
 static int64_t least_received(const Task *task, const Layout *from, const Layout *to) {
     const Shape *shape = task->shape;
     Digit summed[MAX_DIGITS];
@@ -79,7 +79,8 @@ static int64_t least_received(const Task *task, const Layout *from, const Layout
     return max64(least, shape_elements(shape) * kept / task->nranks * (terms - 2 + task->nranks / (target_ranks * kept)));
 }
 
-/* Adds a step and what it takes; known: its messages, or NULL. False: the plan takes more than `most` seconds, and what it takes is not known. */
+/* Adds a step and its time; known: its messages, or NULL. False: the plan takes more than `most` seconds; its exact time is then
+ * unknown. */
 static bool add_step(const Task *task, double most, Conversion *plan, CommKind kind, const Layout *to, const StepLinks *known) {
     const Layout *from = plan_end(task, plan);
     const StepLinks links = known != NULL ? *known : task_links(task, kind, from, to);
@@ -121,7 +122,7 @@ static int step_rounds(CommKind kind, const Layout *from, const Layout *to, int 
     return 0;
 }
 
-/* All that is said of a plan. */
+/* Fills in all figures of a plan. */
 static void conversion_measure(const Task *task, Conversion *conversion) {
     const Shape *shape = task->shape;
     const Layout *from = task->from;
@@ -151,7 +152,7 @@ static void conversion_measure(const Task *task, Conversion *conversion) {
 
 /* ---- patterns */
 
-/* layout without those of its partial digits that `to` does not have. */
+/* The layout, without the partial digits that `to` does not have. */
 static void complete_towards(const Layout *layout, const Layout *to, Layout *result) {
     layout_complete(layout, result);
     for (int list = to->ndim; list < to->ndim + NREDUCTIONS; list++)
@@ -159,7 +160,7 @@ static void complete_towards(const Layout *layout, const Layout *to, Layout *res
             layout_append(result, list, layout_list(to, list)[i]);
 }
 
-/* The same with the digits of dimension d replaced. */
+/* The layout with the digits of dimension d replaced. */
 static bool with_list(const Layout *layout, int d, const Digit *digits, int n, Layout *result) {
     layout_init(result, layout->ndim);
     for (int list = 0; list < layout->ndim + NREDUCTIONS; list++) {
@@ -171,13 +172,13 @@ static bool with_list(const Layout *layout, int d, const Digit *digits, int n, L
     return true;
 }
 
-/* The digits that dimension d of both layouts begins with; they divide it alike in both. Returns their number. */
+/* The digits with which dimension d begins in both layouts; they divide it alike in both. Returns their number. */
 static int common_digits(const Layout *from, const Layout *to, int d, int64_t size, Digit *common) {
     Layout a = *from, b = *to;
     bool even = size % layout_split(from, d) == 0 && size % layout_split(to, d) == 0;
     if (even && !layout_refine(&a, &b)) a = *from, b = *to;
     int n = 0;
-    if (layout_halo(to, d)) return 0; /* divide something else */
+    if (layout_halo(to, d)) return 0; /* a halo's digits divide something else */
     while (n < layout_count(&a, d) && n < layout_count(&b, d) && digit_equal(layout_list(&a, d)[n], layout_list(&b, d)[n])) {
         common[n] = layout_list(&a, d)[n];
         n++;
@@ -189,7 +190,7 @@ static bool dim_even(const Layout *from, const Layout *to, const Shape *shape, i
     return shape->dim[d] % layout_split(from, d) == 0 && shape->dim[d] % layout_split(to, d) == 0;
 }
 
-/* What two layouts have in common, and what remains of both sides of each dimension after the digits that they begin with. */
+/* What two layouts have in common: per dimension, the digits with which both begin, and the digits that remain on each side. */
 typedef struct Rest {
     const Layout *from, *to;
     const Shape *shape;
@@ -226,7 +227,7 @@ static bool rest_even(const Rest *rest, int d) {
     return dim_even(rest->from, rest->to, rest->shape, d);
 }
 
-/* Whether digits divide a dimension as others do, in the same order, however they are cut. */
+/* Whether two lists of digits divide a dimension in the same way and order, however the digits are cut. */
 static bool digits_same(const Digit *a, int na, const Digit *b, int nb) {
     Layout one, other;
     layout_init(&one, 1), layout_init(&other, 1);
@@ -239,7 +240,7 @@ static bool digits_same(const Digit *a, int na, const Digit *b, int nb) {
     return layout_equal(&one, &other);
 }
 
-/* The library collective that is exactly this conversion, with even boxes: true and its kind. */
+/* Whether a library's collective is exactly this conversion, with even boxes; *kind: which. */
 static bool collective_of(const Rest *rest, CommKind *kind) {
     if (rest->nsummed > 0) {
         const int d = rest->dim[0];
@@ -306,8 +307,9 @@ static Direct direct_of(const Task *task, const Rest *rest) {
     return direct;
 }
 
-/* Gathers dimension by dimension: each receives what it then passes on no further, so that all together receive what one exchange does, in
- * fewer messages. A gather moves more than all before it, so those between nodes come first. False where the target is more than that, or as add_step. */
+/* Gathers dimension by dimension. What a gather receives is not sent on, so all together receive what one exchange does, in fewer messages.
+ * A gather moves more than all before it, so those between nodes come first. False where the target needs more than gathers, or as
+ * add_step. */
 static bool plan_gathers(const Task *task, const Rest *rest, double most, Conversion *plan) {
     if (rest->ndiffer < 2 || rest->nsummed != 0) return false;
     for (int i = 0; i < rest->ndiffer; i++)
@@ -326,8 +328,8 @@ static bool plan_gathers(const Task *task, const Rest *rest, double most, Conver
     return true;
 }
 
-/* Between two device orders: no digit of one side says anything of the other's, so there is the exchange, which is at the bound; and in the
- * canonical form all dimensions gathered, then a slice. */
+/* Between two device orders, the digits of one side say nothing of the other's. So one exchange is planned, which is at the bound; in the
+ * canonical form all dimensions are gathered, then sliced. */
 static void plan_mixed(const Task *task, RedistributePolicy policy, Conversion *plan) {
     const Layout *to = task->to;
     Layout at = *task->from, next;
@@ -348,16 +350,16 @@ static void plan_mixed(const Task *task, RedistributePolicy policy, Conversion *
         }
         if (layout_same(&at, to, task->shape, task->nranks)) return;
         traffic_bound(&at, to, task->shape, task->nranks,
-                      &left); /* terms that stay partial may still have to go to the ranks that keep them */
+                      &left); /* terms that stay partial may still have to move to the ranks that keep them */
     }
     add_step(task, INFINITY, plan, left.total == 0 ? COMM_STRIDED_SLICE : COMM_EXCHANGE, to, NULL);
 }
 
 /* ---- fewer messages, more bytes */
 
-#define ABOUT_AS_FAST 0.99 /* of the seconds of another plan: what takes more than that is not worth more bytes */
+#define ABOUT_AS_FAST 0.99 /* share of another plan's seconds: a plan that takes more is not worth more bytes */
 
-/* What is too slow to be taken instead of the best so far. */
+/* The seconds from which a plan is too slow to replace the best so far. */
 static double too_slow(const Task *task, const Conversion *best) {
     return best->nsteps > 0 ? plan_seconds(best) / ABOUT_AS_FAST : task->most;
 }
@@ -370,7 +372,7 @@ static void keep_faster(const Conversion *tried, Conversion *best) {
         plan_copy(best, tried);
 }
 
-/* Takes of dimensions that `to` divides further what is needed in the end, where the ranks that differ in these digits hold the same: that moves nothing. */
+/* Slices the dimensions that `to` divides further, where the ranks that differ in these digits hold the same: that moves nothing. */
 static bool slice_first(const Rest *rest, Layout *sliced) {
     bool any = false;
     Layout a = *rest->from, b = *rest->to;
@@ -393,7 +395,8 @@ static bool slice_first(const Rest *rest, Layout *sliced) {
     return any;
 }
 
-/* What comes behind the steps of `begun`, where nothing is left to be summed. What is counted fastest is planned first: what is slower is then given up early. */
+/* Plans what follows the steps of `begun`, where no sum is left. The plans that are counted fastest come first, so that slower plans are
+ * given up early. */
 static void plan_rest(const Task *task, const Conversion *begun, Conversion *best) {
     const Layout at = *plan_end(task, begun);
     Conversion tried;
@@ -414,7 +417,7 @@ static void plan_rest(const Task *task, const Conversion *begun, Conversion *bes
     if (add_step(task, too_slow(task, best), &tried, kind, task->to, &direct.links)) keep_faster(&tried, best);
 }
 
-/* Sums among the ranks that have the terms alone, whole or each rank a part of some dimension; then the rest. */
+/* Sums only among the ranks that have the terms: all of it, or each rank a part of some dimension. Then plans the rest. */
 static void plan_sums(const Task *task, const Rest *rest, const Conversion *begun, Conversion *best) {
     Layout complete, next;
     complete_towards(plan_end(task, begun), task->to, &complete);
@@ -435,7 +438,7 @@ static void plan_sums(const Task *task, const Rest *rest, const Conversion *begu
     }
 }
 
-/* What comes behind the steps of `begun`. */
+/* Plans what follows the steps of `begun`. */
 static void plan_behind(const Task *task, const Rest *rest, const Conversion *begun, Conversion *best) {
     if (rest->nsummed > 0)
         plan_sums(task, rest, begun, best);
@@ -443,7 +446,7 @@ static void plan_behind(const Task *task, const Rest *rest, const Conversion *be
         plan_rest(task, begun, best);
 }
 
-/* Sequences of collectives that receive more than the bound, but in fewer messages; without sums the one step too. */
+/* Plans sequences of collectives that receive more than the bound, but in fewer messages; without sums, the single step too. */
 static void plan_fewer_messages(const Task *task, const Rest *rest, Conversion *best) {
     Conversion begun;
     Layout sliced;
@@ -456,7 +459,8 @@ static void plan_fewer_messages(const Task *task, const Rest *rest, Conversion *
 
 static bool plan_natural(const Task *task, RedistributePolicy policy, Conversion *plan);
 
-/* Adds the exchange in which each rank receives what it lacks of its part and its halos. Of many ranks some say what it takes: there is no other plan to choose. */
+/* Adds the exchange in which each rank receives what it lacks of its part and its halos. On many ranks a sample of them gives its time, as
+ * there is no other plan to compare with. */
 static bool add_halos(const Task *task, const Pair *pair, Conversion *plan) {
     const bool few = task->nranks <= FEW_RANKS;
     Traffic received, sent = {0};
@@ -475,7 +479,7 @@ static bool add_halos(const Task *task, const Pair *pair, Conversion *plan) {
     return plan_seconds(plan) <= task->most;
 }
 
-/* Sums are completed before halos are exchanged, each where it is a part of what divides the dimensions themselves. */
+/* Plans a conversion into halos. Sums are completed first, each on the rank whose part without halos it is. */
 static bool plan_halos(const Task *task, RedistributePolicy policy, Conversion *plan) {
     Layout parts;
     Digit summed[MAX_DIGITS];
@@ -493,7 +497,7 @@ static bool plan_halos(const Task *task, RedistributePolicy policy, Conversion *
     return legal && add_halos(task, &pair, plan);
 }
 
-/* False: nothing takes so few seconds. */
+/* Plans a conversion within one device order. False: no plan takes at most task->most seconds. */
 static bool plan_natural(const Task *task, RedistributePolicy policy, Conversion *plan) {
     Rest rest;
     Conversion tried;
@@ -515,7 +519,8 @@ static bool plan_natural(const Task *task, RedistributePolicy policy, Conversion
     return true;
 }
 
-/* From a pin to another one, to all ranks or from there: one exchange; in the canonical form, and where the target has halos, sums are completed first. */
+/* Plans one exchange from a pin to another one, from a pin to all ranks or from all ranks to a pin. In the canonical form, and where the
+ * target has halos, sums are completed first. */
 static void plan_pinned(const Task *task, RedistributePolicy policy, Conversion *plan) {
     Layout at = *task->from, next;
     Digit summed[MAX_DIGITS];
@@ -527,19 +532,19 @@ static void plan_pinned(const Task *task, RedistributePolicy policy, Conversion 
         at = next;
         nsummed = 0;
     }
-    if (nsummed > 0 && layout_has_halo(task->to)) { /* each sum is completed where it is a part, before ranges overlap */
+    if (nsummed > 0 && layout_has_halo(task->to)) { /* sums are completed in the layout without halos, before ranges overlap */
         layout_without_halos(task->to, &next);
         layout_canonical(&next, task->shape);
         add_step(task, INFINITY, plan, COMM_EXCHANGE, &next, NULL);
         at = next;
         nsummed = 0;
     }
-    const bool all = layout_is_pinned(&at) && !layout_is_pinned(task->to); /* others take part, if only to hold nothing of it */
+    const bool all = layout_is_pinned(&at) && !layout_is_pinned(task->to); /* all ranks take part, even those that hold nothing */
     const bool apart = nsummed > 0 || all || traffic_exchange(&at, task->to, task->shape, task->nranks) > 0;
     add_step(task, INFINITY, plan, apart ? COMM_EXCHANGE : COMM_STRIDED_SLICE, task->to, NULL);
 }
 
-/* As redistribute, of layouts with pins. */
+/* As redistribute, for layouts with pins. */
 static bool redistribute_pinned(const Task *task, RedistributePolicy policy, Conversion *conversion, const char **why) {
     Layout a, b;
     int nranks = task->nranks;
@@ -573,7 +578,7 @@ bool redistribute(const Layout *from, const Layout *to, const Shape *shape, int 
         conversion_measure(&task, conversion);
         return true;
     }
-    /* Digits are of positions: plan as if those were the ranks. */
+    /* Digits refer to positions in the order: plan as if positions were ranks. */
     Layout a = *from, b = *to;
     a.order = b.order = NULL;
     task.from = &a, task.to = &b;

@@ -1,10 +1,10 @@
-/* steps: what single steps of conversions take, each counted once: many conversions begin or end with the same ones, and what divides dimensions evenly moves the same part of
- * them whatever their sizes. */
+/* steps: the time and traffic of single steps of conversions, each counted once. Many conversions begin or end with the same steps, and digits that divide a dimension evenly move
+ * the same share of it at any size. */
 #include "strategies/pair.h"
 
 typedef struct CountedStep {
     CommKind kind;
-    const Layout *from, *to; /* each layout once */
+    const Layout *from, *to; /* equal layouts are the same pointer */
     Shape shape;
     bool linked, moved; /* what has been counted */
     StepLinks links;
@@ -34,8 +34,8 @@ static const Layout *layout_once(Steps *steps, const Layout *layout) {
     return made;
 }
 
-/* A shape so much smaller of whose elements each rank moves so much less: even dimensions as short as they can be. Of sums, of which owners add up shares of boxes, with an even share for each
- * rank, where they have one. */
+/* Finds a smaller shape in which each rank moves fewer elements by a known factor, and returns that factor. Even dimensions become as short
+ * as possible. With sums, whose owners add up shares of boxes, the smaller shape keeps an even share for each rank; 1 where it cannot. */
 static int64_t smaller_shape(const Steps *steps, const Layout *from, const Layout *to, const Shape *shape, Shape *smaller) {
     const bool sums = layout_is_partial(from);
     int64_t times = 1, shares = 1;

@@ -1,4 +1,4 @@
-/* tables: those that are updated by the rows that occur, of whose gradients only rows are exchanged. */
+/* tables: embedding tables that are updated by the rows that occur; only those rows of their gradients are exchanged. */
 #include "strategies/strategies.h"
 
 bool *states_by_rows(const Graph *graph, Arena *arena) {

@@ -10,7 +10,7 @@ static int64_t share(int64_t cells, int64_t n, int64_t position) {
     return cells / n + (position < cells % n);
 }
 
-/* With halos parts overlap: each rank for itself, all that it needs, and does not hold where that is no sum. */
+/* With halos parts overlap, so each rank is counted by itself: all that it needs and, without sums, does not hold. */
 static Traffic bound_of_halos(const Pair *pair) {
     Traffic bound = {0};
     for (int rank = 0; rank < pair->nranks; rank++) {
@@ -25,7 +25,7 @@ static Traffic bound_of_halos(const Pair *pair) {
     return bound;
 }
 
-/* The total that any algorithm lets be received. */
+/* The total that any algorithm must receive. */
 static int64_t bound_total(const Pair *pair) {
     if (layout_has_halo(pair->from) || layout_has_halo(pair->to)) return bound_of_halos(pair).total;
     if (pair->terms == 1) return pair->cells * pair->needers - pair_overlap_total(pair);
@@ -39,7 +39,7 @@ static bool link_is_fixed(const Pair *pair, int from_atom, int to_atom) {
     return !pair->in_from[to_atom];
 }
 
-/* Cells that a rank sends to the ranks that differ from it in source digits alone (itself included), where it sends to any. */
+/* Cells that a rank which sends any sends to the ranks that differ from it only in source digits (itself included). */
 static int64_t sendable_aligned(const Pair *pair) {
     int64_t cells = pair_part(pair);
     bool free_atom[MAX_ATOMS];
@@ -72,13 +72,13 @@ static void exchange_plain(const Pair *pair, Traffic *received, Traffic *sent) {
 
 /* ---- exchange with partial sums: owners add up, the other needers gather */
 
-/* Where one pair of aligned atoms must agree for a common part to exist, and what kind of atoms they are. */
+/* A pair of aligned atoms that must have equal values for a common part to exist, and of what kind they are. */
 typedef struct Link {
     Digit from, to;
     bool from_in_target, to_in_source, to_reduced;
 } Link;
 
-/* The links of a pair, and which atoms they join; atoms that agree with themselves are none. */
+/* The links of a pair, and which atoms they join; an atom aligned with itself is no link. */
 static int links_of(const Pair *pair, Link *links, bool *linked) {
     int n = 0;
     for (int d = 0; d <= pair->shape->ndim; d++)
@@ -95,7 +95,7 @@ static int links_of(const Pair *pair, Link *links, bool *linked) {
     return n;
 }
 
-/* Products of the sizes of atoms that leave a choice, for reduce_aligned. */
+/* Products of the sizes of atoms whose values can be chosen, for reduce_aligned. */
 typedef struct Choices {
     int64_t terms; /* reduced atoms that the target does not use where the source divides too */
     int64_t parts; /* source atoms beyond the target's radices that the target does not use: compatible parts of a target box */
@@ -122,9 +122,9 @@ static Choices choices_of(const Pair *pair) {
     return choices;
 }
 
-/* Worst ranks of an exchange of which all common parts have one size that their owners divide evenly. A part is compatible when some needer
- * holds a term of it: then `owners` needers own it, else all `needers` do. What a rank receives and sends depends only on which links its
- * own digits satisfy. */
+/* The worst ranks of an exchange whose common parts all have one size, which their owners divide evenly. A part is compatible when some
+ * needer holds a term of it: then `owners` needers own it, else all `needers` do. What a rank receives and sends depends only on which
+ * links its own digits satisfy. */
 static void reduce_aligned(const Pair *pair, Traffic *received, Traffic *sent) {
     Link links[MAX_ATOMS];
     bool linked[MAX_ATOMS] = {false};
@@ -134,8 +134,8 @@ static void reduce_aligned(const Pair *pair, Traffic *received, Traffic *sent) {
     for (AtomCounter c = atoms_first(pair, linked); !c.done; atoms_next(&c)) {
         bool own = true;        /* it holds part of what it needs */
         bool compatible = true; /* some parts of its target box are compatible */
-        bool to_owners = true;  /* others like it, but for the reduced digits, need part of what it holds */
-        bool to_any = true;     /* others that differ in source and reduced digits do */
+        bool to_owners = true;  /* ranks that differ from it only in reduced digits need part of what it holds */
+        bool to_any = true;     /* ranks that differ from it only in source and reduced digits do */
         for (int i = 0; i < nlinks; i++) {
             if (digit_of(links[i].from, c.rank) == digit_of(links[i].to, c.rank)) continue;
             own = false;
@@ -180,7 +180,7 @@ static void exchange_traffic(const Pair *pair, Traffic *received, Traffic *sent)
     }
 }
 
-/* ---- the library's collectives: every group of ranks along the reduced digits for itself */
+/* ---- the library's collectives, in each group of ranks along the reduced digits */
 
 static void all_reduce_traffic(const Pair *pair, Traffic *received, Traffic *sent) {
     int64_t t = pair->terms;
@@ -273,7 +273,7 @@ void traffic_bound(const Layout *from, const Layout *to, const Shape *shape, int
     if (!legal) return;
     if (layout_has_halo(from) || layout_has_halo(to)) {
         *bound = bound_of_halos(&pair);
-    } else if (pair.terms == 1 && !pair.refined) { /* an exchange receives just that, but its pieces would have to be counted */
+    } else if (pair.terms == 1 && !pair.refined) { /* an exchange receives exactly this, but counting it would need its pieces */
         *bound = (Traffic){.total = bound_total(&pair), .max = pair_missing_max(&pair)};
     } else if (pair.terms == 1) {
         exchange_plain(&pair, bound, &sent);

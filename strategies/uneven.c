@@ -1,18 +1,18 @@
-/* Two layouts over common digits whose parts are not all of one size: sums and maxima over all ranks. Dimensions that share no digit are counted each for itself, over the
- * values of their own digits, and multiplied; ranges of parts are looked up. */
+/* Sums and maxima over all ranks for two layouts over common digits whose parts are not all of one size. Dimensions that share no digit are counted separately, over the values of
+ * their own digits, and multiplied. The ranges of parts are tabulated. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "strategies/pair.h"
 
-/* One dimension by the numbers of its parts, which the values of the atoms say. */
+/* One dimension. The values of the atoms give the numbers of its parts. */
 typedef struct Split {
     Range *part[2]; /* of from, of to */
     int64_t *
-        sendable; /* [part of from * nfixed + fixed]: cells of the part that ranks need which have these values of the atoms that from has not */
+        sendable; /* [part of from * nfixed + fixed]: cells of the part that ranks need which have these values of the atoms that `from` lacks */
     int nparts[2], nfixed;
-    int weight[2][MAX_ATOMS], fixed[MAX_ATOMS]; /* what a value of an atom adds to the number of the part, to `fixed` */
-    int component;                              /* the least dimension that it shares digits with, maybe by others */
+    int weight[2][MAX_ATOMS], fixed[MAX_ATOMS]; /* what an atom's value adds to the part's number, to `fixed` */
+    int component;                              /* the lowest dimension with which it shares digits, directly or through others */
 } Split;
 
 typedef struct Counter {
@@ -30,7 +30,7 @@ Range *ranges_of(Arena *arena, const Layout *layout, int d, int64_t size, int *n
     int count = 1;
     for (int i = 0; i < layout_count(layout, d); i++) {
         const int pieces = layout_list(layout, d)[i].size;
-        for (int p = count - 1; p >= 0; p--) { /* the last first: parts make room for their pieces */
+        for (int p = count - 1; p >= 0; p--) { /* backwards, so that no part is overwritten before it is divided */
             const int64_t each = (part[p].end - part[p].begin) / pieces, larger = (part[p].end - part[p].begin) % pieces;
             int64_t end = part[p].end;
             for (int k = pieces - 1; k >= 0; k--) {
@@ -45,12 +45,12 @@ Range *ranges_of(Arena *arena, const Layout *layout, int d, int64_t size, int *n
     return part;
 }
 
-/* The values of the atoms of to that from has not, of every part of to. */
+/* For every part of `to`, the values of the atoms that `from` lacks. */
 static int *fixed_of_parts(Counter *c, int d) {
     const Pair *pair = c->pair;
     const AtomList *list = &pair->list[1][d];
     int *fixed = arena_alloc(&c->arena, (size_t)c->dim[d].nparts[1] * sizeof *fixed);
-    for (int i = list->n - 1, count = 1; i >= 0; i--) { /* parts by the atoms behind this one, and then by this one too */
+    for (int i = list->n - 1, count = 1; i >= 0; i--) { /* so far parts by the atoms after this one; now by this one too */
         const int size = pair->atom[list->at[i]].size, weight = c->dim[d].fixed[list->at[i]];
         for (int k = count; k < count * size; k++)
             fixed[k] = fixed[k - count] + weight;
@@ -59,7 +59,8 @@ static int *fixed_of_parts(Counter *c, int d) {
     return fixed;
 }
 
-/* Both sides' parts are in order, so that each meets a few of the other: of those before `first` none ends behind a later part's begin. */
+/* Both sides' parts are ascending, so each meets only a few of the other side: the parts before `first` all end before any later part
+ * begins. */
 static void fill_sendable(Counter *c, int d) {
     Split *dim = &c->dim[d];
     const int *fixed = fixed_of_parts(c, d);
@@ -112,11 +113,11 @@ static void find_components(Counter *c) {
 
 /* ---- components */
 
-/* What a rank needs or may send, and what of it it holds or needs itself. */
+/* What a rank needs or may send, and how much of that it holds or needs itself. */
 typedef struct Both {
     int64_t all, own;
 } Both;
-/* Of ranks: none has as much of the one and as little of the other as another one. */
+/* The Pareto front over ranks: no entry has as much `all` and as little `own` as another one. */
 typedef struct Front {
     VEC(Both) at;
 } Front;
@@ -148,10 +149,10 @@ static int64_t front_most(const Front *front) {
 
 typedef struct Component {
     int ndims, dim[MAX_NDIM], natoms, atom[MAX_ATOMS];
-    int64_t ranks;   /* that differ in its atoms */
-    int64_t overlap; /* the sum over these */
+    int64_t ranks;   /* combinations of its atoms' values */
+    int64_t overlap; /* the sum of `own` over these */
     Front needed, sendable;
-    int64_t last[3]; /* needed, sendable and overlap of the rank before, which mostly are the same */
+    int64_t last[3]; /* needed, sendable and overlap of the previous rank, which are mostly the same */
 } Component;
 
 static void component_init(const Counter *c, int first, Component *component) {
@@ -173,7 +174,7 @@ typedef struct Place {
     int part[2], fixed;
 } Place;
 
-/* What such a rank needs, may send and has of what it needs in one dimension, times what it does in others. */
+/* Multiplies what a rank needs, may send, and holds of what it needs by its amounts in one dimension. */
 static inline void count_dim(const Split *dim, Place place, int64_t *needed, int64_t *sendable, int64_t *own) {
     const Range held = dim->part[0][place.part[0]], wanted = dim->part[1][place.part[1]];
     *needed *= wanted.end - wanted.begin;
@@ -189,7 +190,7 @@ static inline void count_rank(Counter *c, Component *component, int64_t needed, 
     front_add(&c->arena, &component->sendable, sendable, own);
 }
 
-/* All values of the last atom, in the only dimension. */
+/* Counts all values of the last atom, in a component of one dimension. */
 static void count_run(Counter *c, Component *component, Place place) {
     const Split *dim = &c->dim[component->dim[0]];
     const int atom = component->natoms > 0 ? component->atom[component->natoms - 1] : 0,
@@ -204,7 +205,7 @@ static void count_run(Counter *c, Component *component, Place place) {
     }
 }
 
-/* All values of the atoms of a component. */
+/* Counts all combinations of values of a component's atoms. */
 static void component_count(Counter *c, Component *component) {
     const bool runs = component->ndims == 1;
     Place place[MAX_NDIM] = {0};

@@ -1,6 +1,6 @@
-/* volume: what a step moves with the strategies as they are, forward and backward, without a plan. Each conversion at its lower bound: a value from what
- * makes it (partial sums included) to what its users need, its gradient back, with the sums over the digits of the factors that a user's operand does
- * not have. A conversion that several users, or gradients, share counts once. What is not decided yet moves nothing. */
+/* volume: what a step moves with the current strategies, forward and backward, without a plan. Each conversion counts at its lower bound: a value goes from its producer's layout
+ * (partial sums included) to what its users need, and its gradient goes back, with the sums over the digits of the factors that a user's operand does not have. A conversion that
+ * several users, or gradients, share counts once. Undecided operators move nothing. */
 #include "strategies/propagator.h"
 
 void traffic_ask(ValueTraffic *traffic, int need, int gradient) {
@@ -10,7 +10,7 @@ void traffic_ask(ValueTraffic *traffic, int need, int gradient) {
 }
 
 int asked_gradient(const Propagator *p, const Node *node, int operand, const Candidate *candidate) {
-    if (p->by_rows[node->in[operand]]) return -1; /* no gradient of it is made */
+    if (p->by_rows[node->in[operand]]) return -1; /* it gets no whole gradient */
     return p->active[node->in[operand]] && op_table[node->op].adjoint ? candidate->gradient[operand] : -1;
 }
 
