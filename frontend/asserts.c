@@ -1,10 +1,10 @@
-/* asserts: what the parallel block demands of the plan, `assert comm < 2 MiB;` and `forbid all_gather at layer.*;`. Read here, checked by the compiler. */
+/* asserts: demands of the parallel block on the plan, `assert comm < 2 MiB;` and `forbid all_gather at layer.*;`. Read here, checked by the compiler. */
 #include "frontend/lower.h"
 
 #include <float.h>
 #include <string.h>
 
-/* What a number behind < may be followed by. */
+/* The units that may follow a number after <. */
 static const struct Unit {
     const char *name;
     bool of_time;
@@ -13,7 +13,7 @@ static const struct Unit {
              {"TiB", false, 0x1p40}, {"s", true, 1},         {"ms", true, 1e-3},     {"us", true, 1e-6}};
 enum { NUNITS = sizeof units / sizeof *units };
 
-/* How much one of the unit is, in bytes or seconds; 0 after a diagnostic. unit NULL: bytes. */
+/* The size of the unit in bytes or seconds; 0 after a diagnostic. unit NULL: bytes. */
 static double unit_eval(Lower *lower, const Expr *value, const Expr *unit, Asserted what) {
     const bool of_time = what == ASSERT_TIME;
     if (unit == NULL && !of_time) return 1;

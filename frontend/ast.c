@@ -57,7 +57,7 @@ Expr *expr_member(Parse *parse, Loc loc, Expr *base, Expr *name) {
     return path;
 }
 
-/* A call whose first argument stands before its name. */
+/* A method call, whose first argument comes before its name. */
 Expr *expr_method(Parse *parse, Loc loc, Expr *base, const char *name, Expr *call) {
     Expr *method = expr_add(parse, expr_text(parse, EXPR_CALL, loc, name), base);
     method->method = true;

@@ -1,13 +1,13 @@
-/* The syntax tree: what the parser builds from the text of one net, before any name or type is looked at.
+/* The syntax tree: what the parser builds from the text of one net, before any name or type is resolved.
  *
- * One kind of expression serves all places: sizes, tensors, attributes, literals, settings and strategies. What an expression may be is
- * the business of the place that it stands in, so that a mistake there gets a message of that place. Everything lives in the arena. */
+ * One kind of expression serves all places: sizes, tensors, attributes, literals, settings and strategies. The place of an expression
+ * decides what it may be, so that messages about mistakes fit the place. Everything is in the arena. */
 #pragma once
 #include "ir/base.h"
 
 enum {
     MAX_SOURCE_BYTES = 16 << 20, /* of a source file */
-    MAX_BRACKETS = 256,          /* open at a place */
+    MAX_BRACKETS = 256,          /* open at one place */
     MAX_EXPR_DEPTH = 1000,       /* levels of an expression, a chain of infix operators included */
     MAX_EXPRS = 4 << 20,         /* of a source file */
     MAX_NAME_BYTES = 120,        /* of a name */
@@ -26,7 +26,7 @@ typedef enum {
     EXPR_STRING,  /* text */
     EXPR_NAME,    /* text */
     EXPR_LIST,    /* [items] */
-    EXPR_TUPLE,   /* (items); one item without a comma after it is an ordinary pair of brackets */
+    EXPR_TUPLE,   /* (items); a single item without a comma after it is only parenthesized */
     EXPR_CALL,    /* text(items); KEYWORDs among them. method: written item.text(items) */
     EXPR_KEYWORD, /* text = item, in a call */
     EXPR_NEG,     /* - item */
@@ -57,19 +57,19 @@ typedef struct Expr {
     struct Expr *next;         /* the next child of the same parent */
 } Expr;
 
-/* `shard in -> out`; `shard` alone, in a cell: the strategy that its call has; behind a call of a cell `shard { path = in -> out; ... }`. */
+/* `shard in -> out`; `shard` alone, in a cell: the strategy of the cell's call; after a call of a cell: `shard { path = in -> out; ... }`. */
 typedef struct Shard {
     Loc loc;                  /* the whole clause */
     Expr *in;                 /* a TUPLE or LIST as written; NULL: the two other forms */
     Expr *out;                /* or NULL */
     bool block;               /* the form with braces */
-    bool recompute;           /* of a pattern: no strategy, the word recompute */
+    bool recompute;           /* of a pattern: the word recompute, instead of a strategy */
     bool regather;            /* of a pattern: likewise */
-    Expr *stage;              /* of a pattern: no strategy, the number of stage 2; else NULL */
-    struct Pattern *patterns; /* in them */
+    Expr *stage;              /* of a pattern: the number in `stage 2`, instead of a strategy; else NULL */
+    struct Pattern *patterns; /* in the braces */
 } Shard;
 
-/* `layer.*.fc1 = ((dp, -), (-, tp));`, `layer.* = recompute;`, `**.weight = regather;`, `layer.3 = stage 1;` in a hints block, or behind the call of a cell. */
+/* `layer.*.fc1 = ((dp, -), (-, tp));`, `layer.* = recompute;`, `**.weight = regather;`, `layer.3 = stage 1;` in a hints block, or after the call of a cell. */
 typedef struct Pattern {
     const char *path; /* names joined by '.', with wildcards */
     Loc loc;          /* of path */
@@ -102,12 +102,12 @@ typedef enum {
     STATEMENT_RETURN,  /* return value; value is a LIST */
     STATEMENT_REQUIRE, /* require value "name"; */
 } StatementKind;
-/* What stands at the end of a statement, behind a strategy: `recompute stage 2`. */
+/* The marks at the end of a statement, after a strategy: `recompute stage 2`. */
 typedef struct Marks {
-    bool recompute; /* what it calls is computed again for gradients */
-    Expr *stage;    /* of a pipeline, which runs what it calls; NULL: not said */
+    bool recompute; /* what the statement calls is recomputed for gradients */
+    Expr *stage;    /* the pipeline stage that runs what it calls; NULL: not given */
 } Marks;
-/* A further name that an assignment gives: `q, k, v = split(...)` has two behind the first. */
+/* A further name on the left of an assignment: `q, k, v = split(...)` has two after the first. */
 typedef struct Target {
     const char *name;
     Loc loc;
@@ -121,7 +121,7 @@ typedef struct Statement {
     StatementKind kind;
     const char *name;                   /* NULL: loss, if, return; the message of require */
     Loc name_loc;                       /* of the name; of `loss`, `if`, `return` */
-    Target *targets;                    /* an assignment's names behind the first */
+    Target *targets;                    /* an assignment's names after the first */
     TypeExpr *type;                     /* declarations; NULL when left out */
     Expr *value;                        /* NULL when left out */
     Shard *shard;                       /* or NULL */
@@ -142,7 +142,7 @@ typedef struct Entry {
     struct Entry *next;
 } Entry;
 
-/* Before NBLOCKS: those of which there is one. */
+/* Kinds before NBLOCKS may occur once. */
 typedef enum {
     BLOCK_NET,
     BLOCK_TRAIN,
@@ -158,7 +158,7 @@ typedef enum {
 typedef struct Block {
     BlockKind kind;
     Loc loc;          /* the keyword */
-    const char *name; /* of a net, a cell, a number; what is imported; "found" of such hints */
+    const char *name; /* of a net, a cell, a number; the imported file; "found" for such hints */
     Loc name_loc;
     Entry *entries; /* of train and parallel; the numbers in the head of a net; a cell's parameters; let: the one */
     Statement *statements;
@@ -176,7 +176,7 @@ typedef struct EntryList {
     Entry *first, *last;
 } EntryList;
 
-/* What a text is: a file, one value (a flag such as --mode), one hint (--shard). */
+/* The kind of a text: a file, one value (a flag such as --mode), one hint (--shard). */
 typedef enum { PARSE_FILE, PARSE_VALUE, PARSE_HINT } ParseKind;
 
 /* The pieces of a text in their order: tokens and comments, without white space. */
@@ -196,12 +196,12 @@ typedef struct Parse {
     Pattern *hint;              /* PARSE_HINT */
     Lexemes *lexemes;           /* or NULL */
 
-    bool stopped;                  /* an error after which nothing sensible can follow: the lexer says end of file, the parser nothing */
+    bool stopped;                  /* no sensible error can follow: the lexer says end of file, the parser nothing */
     bool begun;                    /* the lexer has returned the token that selects the grammar */
     int offset, line, line_begin;  /* the lexer's place */
     bool paths;                    /* in a list of paths: one follows each comma */
     Loc current, previous, before; /* the last token returned, the one before it, and the one before that */
-    int bad_end;                   /* end of the last bytes that were no token */
+    int bad_end;                   /* end of the last bytes that formed no token */
     int nexprs;
     int nopen; /* brackets open now, outermost first */
     struct OpenBracket {
@@ -214,9 +214,9 @@ typedef struct Parse {
     int hints_open; /* nopen inside the braces around hints; 0: outside */
 } Parse;
 
-/* Parses a whole file into parse->blocks, or, value_only, one value into parse->value. False after diagnostics. */
-/* Errors for the characters in a file that are not seen and mislead (characters.c); false where there are any. */
+/* Reports the invisible characters in a file that mislead readers (characters.c); false where there are any. */
 bool characters_check(Diags *diags, int file);
+/* Parses a whole file into parse->blocks, or, value_only, one value into parse->value. False after diagnostics. */
 bool parse_run(Parse *parse, Arena *arena, Diags *diags, int file, bool value_only);
 /* The same for each kind of text; lexemes: filled, or NULL. */
 bool parse_text(Parse *parse, Arena *arena, Diags *diags, int file, ParseKind kind, Lexemes *lexemes);
@@ -234,12 +234,12 @@ Expr *expr_method(Parse *parse, Loc loc, Expr *base, const char *name, Expr *cal
 Expr *expr_index(Parse *parse, Loc loc, Expr *base, Expr *subscripts);
 Expr *expr_sharded(Parse *parse, Loc loc, Expr *operand, const Shard *shard);
 Shard *shard_new(Parse *parse, Loc loc, Expr *in, Expr *out);
-/* What stands behind the '=' of a pattern: a strategy, or the word regather. */
+/* The right side of a pattern: a strategy, or the word regather. */
 Shard *shard_of_pattern(Parse *parse, Loc loc, Expr *value);
-/* Whether it is no strategy: recompute, regather, stage 2. */
+/* Whether it is a mark and no strategy: recompute, regather, stage 2. */
 bool shard_is_mark(const Shard *shard);
 Shard *shard_method(Parse *parse, Loc loc,
-                    Expr *call); /* of the arguments of .shard(...): one tuple an operand, or (in_strategy, out_strategy) */
+                    Expr *call); /* from the arguments of .shard(...): one tuple per operand, or (in_strategy, out_strategy) */
 Shard *shard_block(Parse *parse, Loc loc, PatternList patterns);
 PatternList pattern_append(Parse *parse, PatternList list, const char *path, Loc loc, Shard *shard);
 PatternList pattern_mesh(Parse *parse, PatternList list, const char *word, Loc loc, Expr *arguments);
@@ -264,37 +264,37 @@ double lex_real(Parse *parse, const Loc *loc, const char *text);
 void lex_bad_number(Parse *parse, const Loc *loc, const char *text);
 void lex_bad_name(Parse *parse, const Loc *loc, int n);
 void lex_bad_path(Parse *parse, const Loc *loc, int n);
-bool lex_begins_hints(Parse *parse);      /* whether the brace at hand opens hints; notes it */
-bool lex_begins_path(const Parse *parse); /* whether the word at hand is followed by a path: `forbid all_gather at ..` */
+bool lex_begins_hints(Parse *parse);      /* whether the current brace opens hints; notes it */
+bool lex_begins_path(const Parse *parse); /* whether a path follows the current word: `forbid all_gather at ..` */
 bool lex_in_hints(const Parse *parse);    /* whether a hint may begin here */
-/* Whether the word at hand, stage, is no name but says which stage, behind an expression or a hint's '='. */
+/* Whether the current word, `stage`, is not a name but begins `stage 2`, after an expression or a hint's '='. */
 bool lex_begins_stage(const Parse *parse, const Loc *loc);
-/* Whether paths follow the `for` or `except` at hand, of a setting that has one value for some parameters. */
+/* Whether paths follow the current `for` or `except`, in a setting with a value for some parameters only. */
 bool lex_begins_paths(const Parse *parse);
-bool lex_begins_write(const Parse *parse); /* whether the '<' at hand, before a '-', stands behind the first name of a statement */
-char *lex_string(Parse *parse, const Loc *loc, const char *text, int n); /* between the quotes: what it stands for */
+bool lex_begins_write(const Parse *parse); /* whether the current '<', before a '-', follows the first name of a statement */
+char *lex_string(Parse *parse, const Loc *loc, const char *text, int n); /* the text that a string literal stands for */
 void lex_bad_string(Parse *parse, const Loc *loc);
 void lex_bad_quotes(Parse *parse, const Loc *loc);
 void lex_bad_comment(Parse *parse, const Loc *loc);
-void lex_bad_include(Parse *parse, const Loc *loc); /* a comment that is meant as an import */
+void lex_bad_include(Parse *parse, const Loc *loc); /* reports a comment that was meant as an import */
 void lex_bad_operator(Parse *parse, const Loc *loc, const char *text);
 int lex_other(Parse *parse, const Loc *loc, const char *text,
-              int n); /* bytes that start no token: the token that was meant, 0: white space, -1: none */
+              int n); /* bytes that start no token: returns the token that was meant, 0: white space, -1: none */
 
-/* How that is written here which other languages call so, for a hint; NULL: not known. what: "operator", "setting", "statement", .. (foreign.c) */
+/* What to write here for another language's name, for a hint; NULL: not known. what: "operator", "setting", "statement", .. (foreign.c) */
 const char *foreign_hint(Arena *arena, const char *what, const char *name);
 
 /* What the parser calls (syntax.c): token names as the grammar declares them. */
 void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *const *expected, int nexpected);
 void syntax_too_deep(Parse *parse, Loc loc);
-void syntax_block_inside(Parse *parse, Loc loc); /* hints in braces, in brackets */
-/* The CALL that stands for `name = number unit;`. Only a setting `every` has a unit: of others it is a syntax error. */
+void syntax_block_inside(Parse *parse, Loc loc); /* reports hints in braces inside brackets */
+/* The CALL that stands for `name = number unit;`. Only the setting `every` takes a unit: elsewhere it is a syntax error. */
 Expr *expr_counted(Parse *parse, const char *name, Expr *number, Expr *unit);
 /* The CALL that stands for `lr 0.1 for encoder.**;` or, without a number, `decay except **.bias;`. The word is a syntax error for other names. */
 Expr *expr_sentence(Parse *parse, const char *word, Loc loc, Expr *first, Expr *words); /* word(first, words..) */
 Expr *expr_paths(Parse *parse, const char *name, const char *word, Loc loc, Expr *number, Expr *paths);
-const char *hints_word(Parse *parse, const char *word, Loc loc); /* of `hints found {`: another word is an error */
-/* The value of `forbid exchange;`: of other names a syntax error. end: the ';'. */
+const char *hints_word(Parse *parse, const char *word, Loc loc); /* the word of `hints found {`: any other is an error */
+/* The value of `forbid exchange;`; a syntax error for other names. end: the ';'. */
 Expr *expr_forbidden(Parse *parse, const char *name, Expr *value, Loc end);
-/* The CALL `op`(left, right, unit) that stands for `name left op right unit;`, unit NULL: none. Only `assert` compares: of others it is a syntax error. */
+/* The CALL `op`(left, right, unit) that stands for `name left op right unit;`, unit NULL: none. Only `assert` compares: elsewhere it is a syntax error. */
 Expr *expr_compared(Parse *parse, const char *name, Expr *left, const char *op, Expr *right, Expr *unit);

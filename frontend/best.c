@@ -1,4 +1,4 @@
-/* best: what evaluations decide while a net is trained: which checkpoint is the best, and when training ends early. */
+/* best: what evaluations during training decide: which checkpoint is the best, and when training ends early. */
 #include <string.h>
 
 #include "frontend/lower.h"
@@ -23,7 +23,7 @@ static bool say_metric(Lower *lower, const Expr *said, Watch *watch) {
     return true;
 }
 
-/* Words and what they say, keep 3 best f1; the one at `alone` (n: there is none) says it without. */
+/* Reads words with their values, keep 3 best f1; the word at index `alone` (n: none) has no value after it. */
 static bool clauses(Lower *lower, const Expr *words, const char *const *names, bool (*const *say)(Lower *, const Expr *), int n, int alone,
                     const char *hint) {
     bool given[3] = {false};

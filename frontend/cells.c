@@ -1,5 +1,5 @@
-/* Calls of cells: the body is written out where it is called, its parameters and values below the path of the call. Nothing of a cell is
- * left in the graph but those names. A cell sees its arguments, what it defines, the numbers of files and other cells. */
+/* Calls of cells: the body is expanded inline where it is called, with its parameters and values below the path of the call. Only those
+ * names remain of a cell in the graph. A cell sees its arguments, what it defines, the numbers of files and other cells. */
 #include "frontend/lower.h"
 
 #include <string.h>
@@ -44,14 +44,14 @@ const char *inner_path(Lower *lower, const char *name, Loc loc) {
 
 /* ---------------------------------------------------------------- definitions */
 
-/* In a cell that has the name of an operator, that name is the operator's. */
+/* Inside a cell that has the name of an operator, that name means the operator. */
 const Block *cell_find(const Lower *lower, const char *name) {
     const Symbol *symbol = names_find(&lower->cells, name);
     const Block *cell = symbol ? lower->cell.at[symbol->value] : NULL;
     return cell && lower->frame && lower->frame->cell == cell && op_find(name) >= 0 ? NULL : cell;
 }
 
-/* Whether the arguments of a call, as many and of these names, are those of a cell. */
+/* Whether the arguments of a call, by number and names, fit a cell. */
 static bool fits_cell(const Block *cell, const Expr *call) {
     int without_name = 0;
     for (const Expr *item = call->items; item; item = item->next) {
@@ -111,7 +111,7 @@ static bool parameters_well(Lower *lower, const Block *cell) {
     return true;
 }
 
-/* An imported cell may have the name of an operator, before which it then stands: of layer_norm(x) it makes the parameters. */
+/* An imported cell may have the name of an operator, which it then hides: for layer_norm(x) it declares the parameters. */
 static bool cell_define(Lower *lower, const Block *cell, bool imported) {
     Span span = lower_span(lower, cell->name_loc);
     int op = op_find(cell->name);
@@ -146,7 +146,7 @@ bool cells_define(Lower *lower, const Block *blocks) {
         SourcePlace place = lower_enter(lower, block->file, block->directory);
         bool defined = cell_define(lower, block, block->file != own);
         Symbol *symbol = names_find(&lower->cells, block->name);
-        if (!defined && symbol) symbol->kind = SYMBOL_FAILED; /* calls of it say nothing */
+        if (!defined && symbol) symbol->kind = SYMBOL_FAILED; /* calls of it report nothing */
         ok &= defined;
         lower_leave(lower, place);
     }
@@ -169,7 +169,7 @@ static const char *parameter_name(const Block *cell, int i) {
     return entry->name;
 }
 
-/* The parameter that an argument is for; -1 after a diagnostic. *position counts those without a name. */
+/* The parameter that an argument is for; -1 after a diagnostic. *position counts arguments without a name. */
 static int place_argument(Lower *lower, const Block *cell, const Expr *item, int *position) {
     const char *names[MAX_PARAMETERS];
     int n = 0;
@@ -190,7 +190,7 @@ static int place_argument(Lower *lower, const Block *cell, const Expr *item, int
     return -1;
 }
 
-/* What the call gives: arguments[i].expr NULL where it leaves parameter i to its default. */
+/* Lowers the arguments of a call: arguments[i].expr is NULL where parameter i has its default. */
 static bool arguments_lower(Lower *lower, const Block *cell, const Expr *call, Operand *arguments) {
     int position = 0, i = 0;
     bool ok = true;
@@ -214,7 +214,7 @@ static bool arguments_lower(Lower *lower, const Block *cell, const Expr *call, O
     return ok;
 }
 
-/* Defines the parameters in the cell that has been entered; defaults may speak of parameters before them. */
+/* Defines the parameters in the cell that has been entered; defaults may refer to earlier parameters. */
 static bool parameters_lower(Lower *lower, const Block *cell, Operand *arguments) {
     int i = 0;
     bool ok = true;
@@ -233,7 +233,7 @@ static bool parameters_lower(Lower *lower, const Block *cell, Operand *arguments
 
 /* ---------------------------------------------------------------- diagnostics in cells */
 
-/* The diagnostics of a call that has come to its end: those that have no chain of calls get it. */
+/* At the end of a call, adds the chain of calls to its diagnostics that have none yet. */
 static void finish_diagnostics(Lower *lower, int first) {
     Diags *diags = lower->diags;
     if (first < lower->noted) first = lower->noted;
@@ -267,7 +267,7 @@ static bool calls_itself(Lower *lower, const Block *cell, const Expr *call) {
     return false;
 }
 
-/* The strategy of a call whose cell has no `shard` that takes it: of the operator that made the result. */
+/* Where a cell has no `shard` that takes the strategy of its call, gives it to the operator that made the result. */
 static bool shard_result(Lower *lower, const Frame *frame, const Expr *call, int first_node) {
     int value = frame->results[0].value;
     Node *node = value < 0 ? NULL : &lower->graph->nodes.at[lower->graph->values.at[value].node];
@@ -296,7 +296,7 @@ static bool body_lower(Lower *lower, Frame *frame, const Expr *call, Operand *ar
     return ok;
 }
 
-/* The names, paths and blocks of a call of its own; frame keeps those of the caller. */
+/* Begins names, paths and blocks for a call; frame keeps those of the caller. */
 static void frame_enter(Lower *lower, Frame *frame) {
     CellCall *site = arena_alloc(lower->arena, sizeof *site);
     *site =
@@ -339,14 +339,14 @@ void stage_nodes(Lower *lower, int first, const StageHint *stage) {
         if (graph->nodes.at[n].asked == NULL && op_table[graph->nodes.at[n].op].op_class == OP_CLASS_USER) graph->nodes.at[n].asked = stage;
 }
 
-/* What is gathered of a call's results and of what it computes, its nodes from `first` on, is gathered again. */
+/* Marks a call's nodes, those from `first` on: their gathered results are gathered again. */
 static void regather_nodes(Lower *lower, int first, const RegatherHint *regather) {
     Graph *graph = lower->graph;
     for (int n = first; regather && n < graph->nodes.n; n++)
         if (op_table[graph->nodes.at[n].op].op_class == OP_CLASS_USER) graph->nodes.at[n].regather = regather;
 }
 
-/* All that a call has computed, its nodes from `first` on, is computed again for gradients, but for its results, which others take. */
+/* Marks a call's nodes, those from `first` on, to be recomputed for gradients, except its results, which others use. */
 static void mark_call(Lower *lower, int first, const Operand *results, int nresults) {
     Graph *graph = lower->graph;
     for (int n = first; n < graph->nodes.n; n++)
@@ -357,7 +357,7 @@ static void mark_call(Lower *lower, int first, const Operand *results, int nresu
 }
 
 bool cell_call(Lower *lower, const Block *cell, const Expr *call, const char *path, const Given *given, Operand *results, int *nresults) {
-    const int thing = lower->known.n - 1, nodes = lower->graph->nodes.n; /* what hint_choose has noted of the call */
+    const int thing = lower->known.n - 1, nodes = lower->graph->nodes.n; /* the call, as hint_choose has noted it */
     Operand arguments[MAX_PARAMETERS] = {{0}};
     Frame frame = {
         .cell = cell, .span = lower_span(lower, call->loc), .path = path, .given = given, .caller = lower->path, .wanted = lower->nresults};
@@ -381,7 +381,7 @@ bool cell_call(Lower *lower, const Block *cell, const Expr *call, const char *pa
 
 /* ---------------------------------------------------------------- return */
 
-/* return linear(x, 4); all that the call gives. */
+/* return linear(x, 4); returns all results of the call. */
 static bool return_call(Lower *lower, const Block *cell, const Expr *call, const Given *given, const Marks *marks) {
     Frame *frame = lower->frame;
     const char *path = inner_path(lower, cell->name, call->loc);

@@ -1,5 +1,5 @@
-/* characters: invisible characters that a source may not hold anywhere, comments and texts included: those that change the direction in
- * which others are shown ("Trojan Source", CVE-2021-42574), and byte order marks behind the beginning. */
+/* characters: invisible characters that no source may contain, even in comments and texts: those that change the direction in
+ * which others are shown ("Trojan Source", CVE-2021-42574), and byte order marks after the beginning. */
 #include "frontend/ast.h"
 
 #include <string.h>

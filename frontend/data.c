@@ -93,7 +93,7 @@ static bool per_rank_input(Lower *lower, const Expr *item) {
     double *data = NULL;
     int replica = 0;
     for (const Expr *literal = list->items; literal; literal = literal->next, replica++) {
-        /* No more memory than the text accounts for: a literal that is too short is an error before it is stored. */
+        /* Memory is bounded by the length of the text: a literal that is too short is an error before it is stored. */
         if (!data && elements <= literal->loc.end - literal->loc.begin)
             data = arena_alloc(lower->arena, sizeof *data * (size_t)elements * (size_t)list->nitems);
         double *scratch = data ? data + replica * elements
@@ -205,7 +205,7 @@ static bool share_eval(Lower *lower, const Expr *expr, const char *what, double 
     return false;
 }
 
-/* An argument of split(..) that is no share: seed, part, test. */
+/* Reads an argument of split(..) that is no share: seed, part, test. */
 static bool split_named(Lower *lower, const Expr *item, RowSplit *split, int64_t *part, double *test) {
     static const char *const names[] = {"seed", "part", "test"};
     if (!strcmp(item->text, "seed")) return integer_eval(lower, item->items, "seed", 0, UINT32_MAX, &split->seed);
@@ -217,7 +217,7 @@ static bool split_named(Lower *lower, const Expr *item, RowSplit *split, int64_t
     return false;
 }
 
-/* rows = split(0.9, 0.1, seed = 42), or split(test = 0.1, seed = 42): train has the first part, eval the second, or the one that part = .. says. */
+/* rows = split(0.9, 0.1, seed = 42), or split(test = 0.1, seed = 42): train has the first part, eval the second, unless part = .. names another. */
 bool eval_split(Lower *lower, const Expr *value) {
     RowSplit split = {0};
     double test = 0, sum = 0;
@@ -260,7 +260,7 @@ bool eval_last(Lower *lower, const Expr *value) {
     return last >= 0;
 }
 
-/* uneven = pad; Without a word on the last batch it is as short as a DataLoader's. */
+/* uneven = pad; Where the last batch is not set, it is short, as in a DataLoader. */
 bool eval_uneven(Lower *lower, const Expr *value) {
     const int uneven = choice(lower, "uneven", value, uneven_name, NUNEVENS);
     if (uneven >= 0) lower->graph->settings.uneven = (Uneven)uneven;
@@ -269,7 +269,7 @@ bool eval_uneven(Lower *lower, const Expr *value) {
 
 bool data_complete(Lower *lower, const Block *block, bool steps_given) {
     Settings *settings = &lower->graph->settings;
-    if (settings->data == DATA_FILES && !steps_given) settings->steps = 0; /* as many as there are */
+    if (settings->data == DATA_FILES && !steps_given) settings->steps = 0; /* as many as the rows give */
     const bool split = settings->split.nshares > 0;
     if (settings->data != DATA_FILES && (settings->shuffle || split || settings->uneven != UNEVEN_JOIN || settings->last != LAST_DROP)) {
         const char *name = settings->shuffle ? "order" : split ? "split" : settings->uneven != UNEVEN_JOIN ? "uneven" : "last";

@@ -1,13 +1,13 @@
-/* einsum("bthd,bshd->bhts", q, k): sums of products, named by letters. Lowered to what there is: each operand loses the letters that only it has by a sum; then two tensors
- * at a time become one, in the order of the fewest multiplications of all orders, by a matrix product (with a batch; dimensions that stand together are joined by a reshape), or,
- * where no letter is contracted or none is left, by a product of elements. Strategies, gradients and hints are those of these operators. */
+/* einsum("bthd,bshd->bhts", q, k): sums of products, named by letters. Lowered to existing operators: a sum removes the letters that only one operand has; then two tensors
+ * at a time are joined, in the order that needs the fewest multiplications, by a batched matrix product (a reshape merges neighbouring dimensions) or, where no letter is
+ * contracted or none is left, by an elementwise product. Strategies, gradients and hints are those of these operators. */
 #include "frontend/lower.h"
 
 #include <string.h>
 
 enum { LETTERS = 52, MAX_TERMS = 8, MAX_DIMS = MAX_NDIM - 1 };
 
-/* A tensor whose dimensions are letters. Its last operator is added when it is used: the last of all has the name of the result. */
+/* A tensor whose dimensions are letters. Its last operator is added only when it is used, as the very last one gets the name of the result. */
 typedef struct Term {
     int8_t letter[MAX_DIMS];
     int n;
@@ -25,8 +25,8 @@ typedef struct Einsum {
     int nterms;
     Term term[MAX_TERMS];
     int64_t size[LETTERS]; /* 0: not seen yet */
-    int seen_at[LETTERS];  /* its first place in the text */
-    int seen_in[LETTERS];  /* the operand there */
+    int seen_at[LETTERS];  /* the place in the text where it appears first */
+    int seen_in[LETTERS];  /* the operand in which it appears first */
     int8_t out[MAX_DIMS];  /* letters of the result */
     int nout;
 } Einsum;
@@ -60,7 +60,7 @@ static bool has(const int8_t *letters, int n, int letter) {
     return false;
 }
 
-/* The letters from *at on, up to what is none, with their places. */
+/* Reads the letters from *at on, up to the first other character, with their places. */
 static bool read_letters(const Einsum *e, int *at, int8_t *letters, int *places, int *n) {
     static const char *const example = "a letter a dimension, operands separated by commas: einsum(\"bthd,bshd->bhts\", q, k)";
     const char *text = e->text->text;
@@ -84,7 +84,7 @@ static const TensorType *type_of(const Einsum *e, const Operand *operand) {
     return &e->lower->graph->values.at[operand->value].type;
 }
 
-/* The letters of operand k against its dimensions. */
+/* Checks the letters of operand k against its dimensions, and notes the sizes. */
 static bool take_sizes(Einsum *e, int k, const int *places, int begin, int end) {
     Term *term = &e->term[k];
     const TensorType *type = type_of(e, &term->operand);
@@ -113,7 +113,7 @@ static bool take_sizes(Einsum *e, int k, const int *places, int begin, int end) 
     return true;
 }
 
-/* Without "->" the result has the letters that stand once, in the order of the alphabet: numpy's rule. */
+/* Without "->" the result has the letters that appear once, in alphabetical order: numpy's rule. */
 static void imply_result(Einsum *e) {
     static const int8_t capitals_first = 26;
     for (int i = 0; i < LETTERS && e->nout < MAX_DIMS; i++) {
@@ -186,7 +186,7 @@ static bool term_emit(const Einsum *e, Term *term, const Outcome *outcome) {
     return operator_lower(e->lower, term->op, e->call, term->in, term->nin, term->attr, NULL, outcome, &term->operand);
 }
 
-/* One more operator on a term, of attributes that the caller adds. */
+/* Prepares one more operator on a term; the caller adds its attributes. */
 static bool term_apply(const Einsum *e, Term *term, OpCode op) {
     if (!term_emit(e, term, &(Outcome){0})) return false;
     term->pending = true;
@@ -201,7 +201,7 @@ static bool term_is(const Term *term, const int8_t *letters, int n) {
     return term->n == n && memcmp(term->letter, letters, (size_t)n) == 0;
 }
 
-/* Its dimensions in the order of `letters`, which are its own. */
+/* Puts its dimensions into the order of `letters`, a permutation of its own. */
 static bool term_order(const Einsum *e, Term *term, const int8_t *letters) {
     if (term_is(term, letters, term->n)) return true;
     if (!term_apply(e, term, OP_transpose)) return false;
@@ -268,7 +268,7 @@ static bool join(const Einsum *e, Term *a, Term *b, OpCode op, Term *joined) {
     return true;
 }
 
-/* Elements times elements, over all letters of both in the result's order; those that a term lacks are repeated. */
+/* Elementwise product over all letters of both, in the result's order; letters that a term lacks are broadcast. */
 static bool multiply(const Einsum *e, Term *a, Term *b, Term *joined) {
     int8_t all[MAX_DIMS];
     Term both = *a;
@@ -309,11 +309,11 @@ typedef struct Product {
 static int64_t size_of(const Einsum *e, const int8_t *letters, int n) {
     int64_t size = 1;
     for (int i = 0; i < n; i++)
-        size *= e->size[letters[i]]; /* of a tensor that is there */
+        size *= e->size[letters[i]]; /* cannot overflow: the tensor exists */
     return size;
 }
 
-/* A factor as [batch.., first, second], or [batch.., second, first] where its rows then stay as they are. *turned: which. */
+/* A factor as [batch.., first, second], or [batch.., second, first] where that keeps its last dimension in place. *turned: which. */
 static bool as_matrices(const Einsum *e, Term *term, const Product *p, const int8_t *first, int nfirst, const int8_t *second, int nsecond,
                         int64_t *turned) {
     int8_t order[2][MAX_DIMS];
@@ -358,14 +358,14 @@ static bool matrix_product(const Einsum *e, Term *a, Term *b, const Product *p, 
     return (p->nrows == 1 && p->ncolumns == 1) || term_reshape(e, joined, dim, joined->n);
 }
 
-/* The place of a set's first letter in the result; behind all of them where it has none. */
+/* The place of a set's first letter in the result; after all of them where it has none. */
 static int place_in_result(const Einsum *e, uint64_t set) {
     for (int d = 0; d < e->nout; d++)
         if (set >> e->out[d] & 1) return d;
     return e->nout;
 }
 
-/* a and b become one term, which keeps the letters `kept`. */
+/* Joins a and b into one term, which keeps the letters `kept`. */
 static bool contract(const Einsum *e, Term *a, Term *b, uint64_t kept, Term *joined) {
     const uint64_t of_a = letters_of(a->letter, a->n), of_b = letters_of(b->letter, b->n), shared = of_a & of_b;
     if ((shared & ~kept) == 0 || (of_a == shared && of_b == shared)) return multiply(e, a, b, joined) && term_sum(e, joined, kept);
@@ -382,7 +382,7 @@ static bool contract(const Einsum *e, Term *a, Term *b, uint64_t kept, Term *joi
 /* ---------------------------------------------------------------- the order */
 
 typedef struct Pairing {
-    uint64_t letters[1 << MAX_TERMS]; /* that a set of operands keeps: those that the rest, or the result, has too */
+    uint64_t letters[1 << MAX_TERMS]; /* those that a set of operands keeps, because the rest or the result has them */
     double cost[1 << MAX_TERMS];      /* multiplications */
     int part[1 << MAX_TERMS];         /* one of the two sets that make it */
 } Pairing;

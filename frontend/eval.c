@@ -1,5 +1,5 @@
-/* The eval block: the net once more, forward only, on data of its own. Before: the net is lowered with the block's numbers (eval_numbers). After: the
- * graph's settings are those of the block, and lower->rows says what is reported. */
+/* The eval block: the net once more, forward only, on its own data. Before: the block's numbers, with which the net is lowered, are read (eval_numbers).
+ * After: the graph's settings are those of the block, and lower->rows says what is reported. */
 #include "frontend/lower.h"
 
 #include <string.h>
@@ -43,7 +43,7 @@ static bool number_of_net(const Lower *lower, const char *name) {
     return false;
 }
 
-/* Text is generated in one row. */
+/* A generate block has batches of one row, unless it says otherwise. */
 static void one_row(Lower *lower, const Block *block) {
     static const Number one = {.i = 1, .f = 1};
     const char *rows = lower->batch;
@@ -53,7 +53,7 @@ static void one_row(Lower *lower, const Block *block) {
     if (rows) vec_push(lower->arena, &lower->eval_numbers, number);
 }
 
-/* batch = 100; dropout = 0; what is a setting is none of them. */
+/* batch = 100; dropout = 0; settings of the block are not among these numbers. */
 bool eval_numbers(Lower *lower, const Block *block) {
     for (const Entry *entry = block->entries; entry; entry = entry->next) {
         const Expr *value = entry->value;
@@ -155,7 +155,7 @@ static bool eval_predict(Lower *lower, const Expr *value) {
     return true;
 }
 
-/* The value of a setting of the train block, NULL: it has none. */
+/* The value of a setting of the train block, NULL: it is not given. */
 static const Expr *of_train(const Lower *lower, const char *name) {
     for (const Entry *entry = lower->train ? lower->train->entries : NULL; entry; entry = entry->next)
         if (!strcmp(entry->name, name)) return entry->value;
@@ -190,7 +190,7 @@ bool eval_note(Lower *lower, const Block *block) {
     return true;
 }
 
-/* Whether it is one of the block's. */
+/* Whether a name is one of the block's settings. */
 static bool setting_is(const Lower *lower, const char *name) {
     const bool generates = lower->of == BLOCK_GENERATE;
     for (int i = 0; i < (generates ? ngenerate_settings : neval_settings); i++)
@@ -229,7 +229,7 @@ static bool predict_lower(Lower *lower) {
     return false;
 }
 
-/* An eval that gives no data has train's files, and of their rows, which train splits, the part that it does not train on. */
+/* An eval without data uses train's files: of the rows that train splits, the part that it does not train on. */
 static bool data_of_train(Lower *lower, const Block *block, bool rows_given) {
     const Expr *data = of_train(lower, "data"), *rows = of_train(lower, "rows");
     if (data && (rows || rows_given)) return eval_data(lower, data) && (rows_given || eval_split(lower, rows));

@@ -7,7 +7,7 @@ enum { QUOTE_BYTES = 24 }; /* of an operand's text in a message */
 
 bool room_for_node(Lower *lower, Loc loc) {
     if (lower->graph->nodes.n < MAX_NODES) return true;
-    /* Said once: all that follows fails the same way. */
+    /* Reported once: all that follows fails the same way. */
     if (!lower->full) diag_error(lower->diags, lower_span(lower, loc), "the net has more than %d operators", (int)MAX_NODES);
     lower->full = true;
     return false;
@@ -63,7 +63,7 @@ static bool reject(Lower *lower, OpCode op, const Expr *expr, const Operand *ope
     return false;
 }
 
-/* The element type of a number that is operand `at`: that of the tensors which must agree with it. */
+/* The element type for a number that is operand `at`: that of the tensors that it must agree with. */
 static DType lifted_type(const Lower *lower, OpCode op, const Operand *operands, int n, int at) {
     DType dtype = op_type(op, false, at) == 'i' ? I32 : F32;
     for (int i = n - 1; i >= 0; i--)
@@ -72,7 +72,7 @@ static DType lifted_type(const Lower *lower, OpCode op, const Operand *operands,
     return dtype;
 }
 
-/* A number beside a tensor: a scalar constant of the tensor's element type. */
+/* Turns a number beside a tensor into a scalar constant of the tensor's element type. */
 static bool lift(Lower *lower, Operand *operand, DType dtype) {
     if (!number_fits(lower, operand->expr, operand->number, dtype)) return false;
     Span span = lower_span(lower, operand->expr->loc);
@@ -82,7 +82,7 @@ static bool lift(Lower *lower, Operand *operand, DType dtype) {
     return true;
 }
 
-/* As many results as names for them: one, unless the statement names several and this is its outermost operator (it alone is named). */
+/* Checks that there is one name per result: one, unless the statement names several and this is its outermost operator (only that is named). */
 static bool check_results(Lower *lower, const Expr *expr, const Node *node, bool outermost) {
     const int wanted = outermost ? lower->nresults : 1, named = op_named(node->op, node->nout);
     if (named == wanted) return true;
@@ -101,7 +101,7 @@ static bool check_results(Lower *lower, const Expr *expr, const Node *node, bool
     return false;
 }
 
-/* An operator in an expression is a thing of its own for hints, under its path; own: the strategy that stands at it, or NULL. */
+/* Hints can name an operator inside an expression by its path; own: the strategy written at it, or NULL. */
 static bool hint_inner(Lower *lower, const Expr *expr, int value, const Given *own) {
     const Given *given;
     if (!hint_choose(lower, value_hintable(lower, value), own, &given)) return false;
@@ -261,7 +261,7 @@ static bool too_many(Lower *lower, OpCode op, const Expr *item) {
         diag_hint(lower->diags, "several axes are a list, %s(x, axes = [0, 1]); with keep_dims = true sizes of 1 stay", row->name);
         return false;
     }
-    /* What stands behind the operands in the order of the attributes. */
+    /* Arguments after the operands, in the order of the attributes. */
     const char *named = NULL;
     int a = 0;
     for (; item; item = item->next, a++) {
@@ -275,11 +275,11 @@ static bool too_many(Lower *lower, OpCode op, const Expr *item) {
     return false;
 }
 
-/* Where the name of a call stands. */
+/* The place of a call's name. */
 static Loc name_loc(const Lower *lower, const Expr *call) {
     const int n = (int)strlen(call->text);
     Loc name = call->loc;
-    if (call->method) { /* behind what it is called of, and a '.' */
+    if (call->method) { /* it follows the method's object and a '.' */
         const char *text = lower->text;
         int at = call->items->loc.end;
         while (at + n < call->loc.end && strncmp(text + at, call->text, (size_t)n) != 0)
@@ -325,8 +325,8 @@ static bool unknown_operator(Lower *lower, const Expr *call) {
     return false;
 }
 
-/* The attribute of an argument without a name behind the operands; -1: none. Only where no other framework means something else by it. attr: those
- * that are given. */
+/* The attribute of an unnamed argument after the operands; -1: none. Only where no other framework means something else by it. attr: the attributes
+ * given so far. */
 static int attr_by_place(const Lower *lower, OpCode op, const Expr *item, const Attr *attr) {
     static const char *const numbers[] = {"axes", "axis", "shape", "depth", "begin", "end", "low", "high", "keep_dims"},
                              *const lists[] = {"perm"}, *const words[] = {"to"};
@@ -361,7 +361,7 @@ static const Expr *behind_list(OpCode op, const Expr *call, const Expr *item) {
     return takes_list(op, call) && item == call->items->last ? call->items->next : NULL;
 }
 
-/* Where argument `item` of the call goes: operand i, or attribute i - MAX_IN; -1 after a diagnostic. *position counts those without a name.
+/* The place of argument `item` of the call: operand i, or attribute i - MAX_IN; -1 after a diagnostic. *position counts unnamed ones.
  */
 static int place_argument(Lower *lower, OpCode op, const Expr *call, const Expr *item, const Attr *given, int *position) {
     if (item->kind != EXPR_KEYWORD) {
@@ -399,7 +399,7 @@ static bool lower_cell(Lower *lower, const Block *cell, const Expr *call, const 
     return true;
 }
 
-/* max(a, b) and min(a, b) of two tensors, or with a real, compare element by element. Behind a tensor an integer may as well be meant as an axis: an error. */
+/* max(a, b) and min(a, b) of two tensors, or of a tensor and a real, compare element by element. An integer after a tensor could also mean an axis: an error. */
 static bool extreme_meant(Lower *lower, const Expr *call, OpCode *op) {
     const Expr *a = call->items, *b = a ? a->next : NULL;
     if ((*op != OP_max && *op != OP_min) || call->nitems != 2 || a->kind == EXPR_KEYWORD || b->kind == EXPR_KEYWORD) return true;
@@ -419,7 +419,7 @@ static bool extreme_meant(Lower *lower, const Expr *call, OpCode *op) {
     return false;
 }
 
-/* The path of random numbers: they are a function of it, so each call has its own. */
+/* The path of random numbers, which are a function of it: each call has its own. */
 static const char *random_path(Lower *lower) {
     const Graph *graph = lower->graph;
     const char *path = lower->path ? lower->path : "loss";
@@ -430,7 +430,7 @@ static const char *random_path(Lower *lower) {
     return n > 1 ? arena_printf(lower->arena, "%s.random.%d", path, n) : arena_printf(lower->arena, "%s.random", path);
 }
 
-/* random(x): numbers in [0, 1), as many as x has, others at each step. Equal on any ranks: an input that prun fills. */
+/* random(x): numbers in [0, 1), in x's shape, new at each step. They do not depend on the ranks: an input that prun fills. */
 static bool lower_random(Lower *lower, const Expr *call, const Outcome *outcome, Operand *out) {
     Operand like = {0};
     if (call->nitems != 1 || call->items->kind == EXPR_KEYWORD || outcome->own) {
@@ -503,7 +503,7 @@ static bool lower_call(Lower *lower, const Expr *call, const Outcome *outcome, O
 
 /* ---------------------------------------------------------------- expressions */
 
-/* and, or, not: of numbers. */
+/* Evaluates and, or, not; on numbers only. */
 static bool logic_eval(Lower *lower, const Expr *expr, Operand *out) {
     *out = (Operand){.expr = expr, .value = -1};
     if (number_eval(lower, expr, &out->number)) return true;
@@ -513,7 +513,7 @@ static bool logic_eval(Lower *lower, const Expr *expr, Operand *out) {
 }
 
 static bool lower_binary(Lower *lower, const Expr *expr, const Outcome *outcome, Operand *out) {
-    if (strchr("&|", expr->op)) return logic_eval(lower, expr, out); /* the right side may be decided by the left one */
+    if (strchr("&|", expr->op)) return logic_eval(lower, expr, out); /* the left side may decide the result alone */
     Operand operands[2] = {0};
     bool left = operand_lower(lower, expr->items, &operands[0]), right = operand_lower(lower, expr->last, &operands[1]);
     if (!left || !right) return false;
@@ -575,7 +575,7 @@ static bool no_operator(Lower *lower, const Given *given) {
     return false;
 }
 
-/* relu(matmul(x, w) shard ((2, 4), (4, 1))): the strategy is that of the operator before it. */
+/* relu(matmul(x, w) shard ((2, 4), (4, 1))): the strategy belongs to the operator before it. */
 static bool lower_sharded(Lower *lower, const Expr *expr, const Outcome *outcome, Operand *out) {
     const Shard *shard = NULL;
     if (!strategy_unwrap(lower, &expr, &shard)) return false;
@@ -661,7 +661,7 @@ bool strategy_unwrap(Lower *lower, const Expr **expr, const Shard **shard) {
     return true;
 }
 
-/* Whether an expression of this kind makes a value of its own, unless it is of numbers only: not another name for something. */
+/* Whether an expression of this kind computes a new value, unless it has numbers only; else it is another name for a value. */
 static bool is_operator(const Expr *expr) {
     switch ((ExprKind)expr->kind) {
     case EXPR_CALL:
@@ -734,7 +734,7 @@ static bool lower_outer_call(Lower *lower, const Block *cell, const Expr *expr, 
         symbols[i].kind = results[i].value < 0 ? SYMBOL_NUMBER : SYMBOL_VALUE;
         symbols[i].value = results[i].value;
         symbols[i].number = results[i].number;
-        /* What the call has computed is called as the call is. */
+        /* What the call has computed gets the name of the call. */
         int node = results[i].value < 0 ? -1 : lower->graph->values.at[results[i].value].node;
         if (node >= nodes && op_table[lower->graph->nodes.at[node].op].op_class == OP_CLASS_USER)
             rename_result(lower, results[i].value, names[i]);
@@ -778,7 +778,7 @@ bool results_lower(Lower *lower, const Expr *expr, const char *const *names, int
     }
     Given own = {.shard = shard, .file = lower->file, .names = lower->names};
     const Given *given = shard ? &own : NULL;
-    /* Another name for something is not what a hint could mean. */
+    /* A hint cannot name what is only another name for a value. */
     const bool made = is_operator(expr) && out.value >= 0 && lower->graph->values.at[out.value].node >= nodes;
     if (made && !hint_choose(lower, value_hintable(lower, out.value), given, &given)) return false;
     if (given && !made) return no_operator(lower, given);

@@ -1,4 +1,4 @@
-/* Files of rows: what a data source such as csv(x = csv("d.csv", column = 3), ..) says of each. */
+/* Files of rows: reads data sources such as csv(x = csv("d.csv", column = 3), ..). */
 #include "frontend/lower.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 
 #include "ir/lookup.h"
 
-/* The source's directory before the path, unless it is absolute. */
+/* The path with the source's directory before it, unless it is absolute. */
 static const char *joined(const Lower *lower, const char *path) {
     return path[0] == '/' ? path : arena_printf(lower->arena, "%s%s", lower->directory, path);
 }
@@ -28,7 +28,7 @@ static bool eval_column(Lower *lower, const Expr *value, DataFile *file) {
     return true;
 }
 
-/* separator = ";", or "\t": one character that stands in no number and in no quote. */
+/* separator = ";", or "\t": one character that no number contains, and no quote. */
 static bool eval_separator(Lower *lower, const Expr *value, DataFile *file) {
     const char *text = value->kind == EXPR_STRING ? value->text : "";
     file->separator = text[0];
@@ -82,7 +82,7 @@ static bool eval_truth(Lower *lower, const char *what, const Expr *value, bool *
     return truth >= 0;
 }
 
-/* The character of UTF-8 at `at` that stands before it in the alphabet too; NULL: none does. */
+/* A UTF-8 character that occurs a second time in the alphabet, of *bytes bytes; NULL: none does. */
 static const char *character_twice(const char *alphabet, int *bytes) {
     for (const char *at = alphabet; *at; at += *bytes) {
         *bytes = 1;
@@ -160,7 +160,7 @@ static bool eval_size(Lower *lower, const char *what, const Expr *value, int64_t
     return !width || integer_eval(lower, width, what, 1, MAX_PICTURE_SIDE, &size[1]);
 }
 
-/* The arguments of all formats. */
+/* The arguments of any format. */
 typedef enum {
     ARG_PATH,
     ARG_FIRST,
@@ -189,7 +189,7 @@ typedef enum {
 static const char *const argument_name[NARGUMENTS] = {
     "path",   "first", "rows", "column", "separator", "missing", "classes",   "tokens",      "give",    "type",   "offset",
     "resize", "pad",   "crop", "flip",   "scale",     "mean",    "deviation", "standardize", "one_hot", "length", "seed"};
-/* Those that a format has, in the order in which they may stand without their names. */
+/* The arguments of each format, in the order in which they may be given without names. */
 static const Argument arguments_of[NFILE_FORMATS][NARGUMENTS + 1] = {
     [FILE_NPY] = {ARG_PATH, ARG_FIRST, ARG_ROWS, ARG_SCALE, ARG_MEAN, ARG_DEVIATION, ARG_STANDARDIZE, ARG_ONE_HOT, NARGUMENTS},
     [FILE_IDX] = {ARG_PATH, ARG_FIRST, ARG_ROWS, ARG_SCALE, ARG_MEAN, ARG_DEVIATION, ARG_STANDARDIZE, ARG_ONE_HOT, NARGUMENTS},
@@ -256,14 +256,14 @@ static bool eval_argument(Lower *lower, Argument argument, const Expr *value, Da
     case ARG_SEED:
         return integer_eval(lower, value, name, 0, INT64_MAX, &file->seed);
     case ARG_PATH:
-    case ARG_LENGTH: /* lengths_fit: of the input's places */
+    case ARG_LENGTH: /* lengths_fit checks it against the input's places */
     case NARGUMENTS:
         break;
     }
     return true;
 }
 
-/* What is wrong with arguments that are right alone, at *at; NULL: nothing. */
+/* What is wrong with a combination of arguments that are valid alone, at *at; NULL: nothing. */
 static const char *arguments_clash(Lower *lower, const Expr *const *argument, const Input *input, const DataFile *file, const Expr **at) {
     const RowChange *change = &file->change;
     const bool tokens = file->tokens != TOKENS_NONE, mean = argument[ARG_MEAN] || argument[ARG_DEVIATION];
@@ -295,7 +295,7 @@ static const char *arguments_clash(Lower *lower, const Expr *const *argument, co
     return NULL;
 }
 
-/* Means and deviations are as many as each other and one, or one a channel. */
+/* Checks the number of means and deviations: one, or one per channel. */
 static bool channels_fit(Lower *lower, const Expr *const *argument, const Input *input, DataFile *file) {
     RowChange *change = &file->change;
     const Expr *mean = argument[ARG_MEAN], *deviation = argument[ARG_DEVIATION];
@@ -323,7 +323,7 @@ static bool channels_fit(Lower *lower, const Expr *const *argument, const Input 
     return true;
 }
 
-/* The number of the net's head that is the places of an input; NULL: they are none. */
+/* The number of the net's head that is the size of an input's last dimension; NULL: there is none. */
 static const char *places_number(const Lower *lower, const Input *input) {
     for (const Statement *statement = lower->net->statements; statement; statement = statement->next) {
         if (statement->kind != STATEMENT_INPUT || strcmp(statement->name, input->name) != 0 || !statement->type || !statement->type->dims)
@@ -337,7 +337,7 @@ static const char *places_number(const Lower *lower, const Input *input) {
     return NULL;
 }
 
-/* length = 128, or [32, 64, 128], ascending and at last what the input has. */
+/* length = 128, or [32, 64, 128]: ascending; the last is the input's own length. */
 static bool read_lengths(Lower *lower, const Expr *value, TextLengths *lengths) {
     const Expr *item = value->kind == EXPR_LIST ? value->items : value;
     lengths->span = lower_span(lower, value->loc);
@@ -351,7 +351,7 @@ static bool read_lengths(Lower *lower, const Expr *value, TextLengths *lengths) 
     return lengths->n > 0 || (diag_error(lower->diags, lengths->span, "a text has a length: length = [32, 64, 128]"), false);
 }
 
-/* The lengths of an input's texts against its places, and those of other inputs. */
+/* Checks the lengths of an input's texts against its last dimension, and against the lengths of other inputs. */
 static bool lengths_fit(Lower *lower, const Expr *value, const Input *input, DataFile *file) {
     TextLengths *all = &lower->graph->settings.lengths, own = {0};
     const int ndim = input->type.shape.ndim;
@@ -386,7 +386,7 @@ static bool lengths_fit(Lower *lower, const Expr *value, const Input *input, Dat
     return true;
 }
 
-/* A real input has the picture, [3, height, width], [1, height, width] or [height, width]; one of integers, or one_hot, its class. */
+/* A real input takes the picture, [3, height, width], [1, height, width] or [height, width]; an input of integers, or one_hot, takes its class. */
 static bool picture_fits(Lower *lower, const Expr *value, const Input *input, DataFile *file) {
     const int first = input->type.hidden + 1, ndim = input->type.shape.ndim - first;
     const int64_t channels = ndim == 3 ? input->type.shape.dim[first] : 1;
@@ -410,7 +410,7 @@ static bool picture_fits(Lower *lower, const Expr *value, const Input *input, Da
     return false;
 }
 
-/* What a format takes: a hint. */
+/* Adds a hint with the arguments of a format. */
 static void hint_arguments(Lower *lower, FileFormat format) {
     const char *list = "";
     for (const Argument *a = arguments_of[format]; *a < NARGUMENTS; a++)
@@ -425,7 +425,7 @@ static bool format_has(FileFormat format, Argument argument) {
     return *a == argument;
 }
 
-/* What is said of all files together, beside what each says itself. */
+/* Applies the arguments given for all files, where a file does not give its own. */
 static bool take_common(Lower *lower, FileFormat format, const Expr *const *common, const Expr **argument) {
     for (int i = 0; i < NARGUMENTS; i++) {
         if (!common[i] || file_is_drawn(format)) continue;
@@ -490,7 +490,7 @@ static bool eval_file(Lower *lower, const Expr *value, FileFormat format, const 
     return (file->picture.label || channels_fit(lower, argument, input, file)) && lengths_fit(lower, argument[ARG_LENGTH], input, file);
 }
 
-/* Numbers of a row in the file: those of the input, but for what is one_hot, or a text. */
+/* Columns of the file that an input takes: one per number; one_hot numbers count once, and a text is one column. */
 static int64_t file_columns(const Input *input) {
     int64_t elements = 1;
     const int ndim = input->type.shape.ndim - input->file.change.one_hot;
@@ -499,7 +499,7 @@ static int64_t file_columns(const Input *input) {
     return input->file.tokens == TOKENS_NONE ? elements : 1;
 }
 
-/* csv("d.csv"): the columns from the first one named on belong to the inputs one after the other. Pictures: each input has of them what its type says. */
+/* csv("d.csv"): the inputs take the columns in turn, from the first one named on. Pictures: each input takes the picture or the class, by its type. */
 static bool inputs_in_turn(Lower *lower, const Expr *value, FileFormat format) {
     Graph *graph = lower->graph;
     const Expr *const common[NARGUMENTS] = {NULL};
@@ -518,7 +518,7 @@ static bool inputs_in_turn(Lower *lower, const Expr *value, FileFormat format) {
     return true;
 }
 
-/* The arguments of npy(x = "x.npy", first = 100), files(.., rows = 50) that are no inputs: of all its files. */
+/* The arguments of npy(x = "x.npy", first = 100), files(.., rows = 50) that are not inputs apply to all its files. */
 static bool common_arguments(Lower *lower, const Expr *value, FileFormat format, const Expr **common) {
     for (const Expr *item = value->items; item; item = item->next) {
         if (item->kind != EXPR_KEYWORD || input_find(lower->graph, item->text)) continue;
@@ -557,7 +557,7 @@ bool eval_files(Lower *lower, const Expr *value) {
             return false;
         }
         Input *input = input_find(graph, item->text);
-        if (!input) continue; /* of all files */
+        if (!input) continue; /* an argument for all files */
         if (input->file.format != FILE_NONE) {
             diag_error(lower->diags, span, "input %s is given twice", input->name);
             ok = false;
@@ -567,7 +567,7 @@ bool eval_files(Lower *lower, const Expr *value) {
     }
     for (int i = 0; ok && i < graph_declared(graph); i++) {
         const Input *input = &graph->inputs.at[i];
-        if (input->file.format != FILE_NONE || lower->eval) continue; /* eval_lower sees what an eval can do without */
+        if (input->file.format != FILE_NONE || lower->eval) continue; /* an eval may do without some: eval_lower decides */
         diag_error(lower->diags, lower_span(lower, value->loc), "%s does not give input %s", value->text, input->name);
         diag_note(lower->diags, input->span, "%s is declared here", input->name);
         ok = false;

@@ -66,7 +66,7 @@ const char *word_of(Lower *lower, const Expr *value) {
     return copy;
 }
 
-/* What is written otherwise here; theirs in small letters and without '_'. */
+/* What is written differently here; foreign names are in lower case and without '_'. */
 static const struct {
     const char *what, *theirs, *hint;
 } hints[] = {
@@ -404,7 +404,7 @@ static const struct {
     {"setting", "shard", "a strategy stands at its operator: h = matmul(x, w) shard ((2, 4), (4, 1)); or in a hints block"},
 };
 
-/* In small letters, without '_': MatMul, log_softmax and LogSoftmax are one word. */
+/* A name in lower case, without '_': log_softmax and LogSoftmax are one word. */
 static const char *plain(Arena *arena, const char *name) {
     char *copy = arena_copy(arena, name, strlen(name)), *to = copy;
     for (const char *at = name; *at; at++)
@@ -422,7 +422,7 @@ const char *foreign_hint(Arena *arena, const char *what, const char *name) {
 
 /* ---------------------------------------------------------------- operators and cells by other names */
 
-/* The operator, or the cell that is defined, whose name is the same word; NULL: none. */
+/* The operator, or the defined cell, whose name is the same word; NULL: none. */
 static const char *same_word(Lower *lower, const char *name) {
     const char *word = plain(lower->arena, name);
     for (int op = 0; op < NOPS; op++)
@@ -432,7 +432,7 @@ static const char *same_word(Lower *lower, const char *name) {
     return NULL;
 }
 
-/* The cell of the library whose name is the same word, though nothing imports it. NULL: none, or it is imported. */
+/* The library's cell whose name is the same word, where nothing imports it. NULL: none, or it is imported. */
 static const char *library_cell(Lower *lower, const char *name) {
     const char *word = plain(lower->arena, name);
     const Block *first = library_blocks(lower);
@@ -441,7 +441,7 @@ static const char *library_cell(Lower *lower, const char *name) {
     return NULL;
 }
 
-/* How it is called here: "matmul(x, w)" of torch.matmul(x, w). */
+/* How to write the call here: "matmul(x, w)" for torch.matmul(x, w). */
 const char *foreign_called(Lower *lower, const char *name, const Expr *call) {
     const Expr *first = call && call->kind == EXPR_CALL ? call->items : NULL;
     if (first && call->method) first = first->next;
@@ -469,7 +469,7 @@ bool hint_operator(Lower *lower, const Expr *call) {
 
 /* ---------------------------------------------------------------- modules */
 
-/* The name with which x.y.z(..) begins; NULL: no name. */
+/* The name at the beginning of x.y.z(..); NULL: it does not begin with one. */
 static const Expr *root_of(const Expr *expr) {
     while (expr->kind == EXPR_PATH || (expr->kind == EXPR_CALL && expr->method))
         expr = expr->items;

@@ -1,6 +1,6 @@
-/* pcc fmt: a text in its standard form. The tokens are those of the lexer, in their order, and the comments stay where they are; what is
- * decided here is white space: a statement a line, four columns a block, columns of ':' and '=' in neighbouring lines, one empty line at
- * most. Where a statement is broken into lines is the author's choice. Linear in the text; the standard form of a standard form is itself.
+/* pcc fmt: brings a text into its standard form. The tokens are those of the lexer, in their order, and comments stay where they are; only white
+ * space changes: one statement per line, four columns per block, ':' and '=' aligned in neighbouring lines, at most one empty line.
+ * The author chooses where a statement is broken into lines. Takes linear time; formatting again changes nothing.
  */
 #include "frontend/ast.h"
 #include "frontend/frontend.h"
@@ -17,14 +17,14 @@ typedef struct Lexeme {
     int match;    /* '{': the piece that closes it; else -1 */
     int pad;      /* columns before it, beyond the usual space */
     bool comment;
-    bool tail;  /* '{': its block stands in one line */
+    bool tail;  /* '{': its block is on one line */
     bool range; /* ':' in square brackets */
 } Lexeme;
 
 typedef enum { BRACES_STATEMENTS, BRACES_SETTINGS, BRACES_HINTS } Braces;
 typedef enum { LINE_OTHER, LINE_DECLARATION, LINE_SETTING, LINE_ASSIGNMENT, LINE_NEUTRAL } LineKind;
 
-/* A statement, the head of a block, a '}', a comment of its own: pieces [first, end), then a comment behind it, or -1. */
+/* A statement, the head of a block, a '}', or a comment on its own line: pieces [first, end), then a comment after it, or -1. */
 typedef struct Line {
     int first, end, comment;
     int indent;
@@ -53,7 +53,7 @@ static bool is_word(const Lexeme *piece) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-/* Words that are no operands: what follows one begins an expression. */
+/* Words that are not operands: an expression begins after them. */
 static bool is_keyword(const Lexeme *piece) {
     static const char *const words[] = {"net",    "input",   "param",  "const", "state", "loss",      "shard",   "train", "parallel",
                                         "eval",   "cell",    "import", "hints", "let",   "for",       "in",      "if",    "else",
@@ -86,7 +86,7 @@ static void find_pieces(Format *format, const char *text, const Lexemes *lexemes
     }
 }
 
-/* Whether the block that opens at piece i is written in one line, and may stay so: one statement at most, nothing nested. */
+/* Whether the block that opens at piece i is on one line, and may stay so: at most one statement, nothing nested. */
 static bool stands_in_line(const Format *format, int i) {
     const Lexeme *pieces = format->pieces.at;
     int end = pieces[i].match, nstatements = 0;
@@ -106,7 +106,7 @@ static Braces braces_of(const Format *format, const Line *line, int brace) {
     return is(first, "train") || is(first, "parallel") || is(first, "eval") || is(first, "generate") ? BRACES_SETTINGS : BRACES_STATEMENTS;
 }
 
-/* Takes pieces into a line that begins at piece i; returns the piece behind it. */
+/* Fills a line that begins at piece i; returns the piece after it. */
 static int take_line(Format *format, Line *line, int i) {
     const Lexeme *pieces = format->pieces.at;
     int n = format->pieces.n, brackets = 0;
@@ -130,7 +130,7 @@ static int take_line(Format *format, Line *line, int i) {
     return i;
 }
 
-/* What of a line stands in columns: up to its first line break. */
+/* Finds the pieces of a line that are aligned in columns: only those before its first line break. */
 static void classify(const Format *format, Line *line) {
     const Lexeme *pieces = format->pieces.at;
     const Lexeme *first = &pieces[line->first];
@@ -180,7 +180,7 @@ static void find_lines(Format *format) {
 
 /* ---------------------------------------------------------------- space between two tokens */
 
-/* Whether a sign begins an operand: nothing that a binary operator could follow stands before it. */
+/* Whether a sign begins an operand: what comes before it cannot be followed by a binary operator. */
 static bool is_sign(const Format *format, int i, int first) {
     const Lexeme *pieces = format->pieces.at;
     if (!is_one(&pieces[i], "+-")) return false;
@@ -194,7 +194,7 @@ static bool ends_arrow(const Format *format, int i, int first) {
     return i == first + 2 && is(&format->pieces.at[i - 1], "<") && is(&format->pieces.at[i], "-");
 }
 
-/* `stage (i + 1) / 2` at the end of a statement: what stands before the word ends an expression, and is no keyword but recompute or shard. */
+/* `stage (i + 1) / 2` at the end of a statement: the piece before the word ends an expression, and is no keyword but recompute or shard. */
 static bool says_stage(const Format *format, int i, int first) {
     if (i - 1 <= first || !is(&format->pieces.at[i], "stage")) return false;
     const Lexeme *before = &format->pieces.at[i - 1];
@@ -268,7 +268,7 @@ typedef struct Writer {
     Text *out;
     Format *format;
     int column;
-    VEC(int) brackets; /* of those that are open: the column in which lines in it begin */
+    VEC(int) brackets; /* of the open brackets: the column at which lines inside begin */
 } Writer;
 
 static void put_spaces(Writer *writer, int n) {
@@ -282,7 +282,7 @@ static void put_line_break(Writer *writer, int column) {
     put_spaces(writer, column);
 }
 
-/* Bytes that begin a character: what the columns of a line count. */
+/* The number of characters, counted by their first bytes: one column each. */
 static int characters(const char *at, int n) {
     int count = 0;
     for (int i = 0; i < n; i++)
@@ -319,7 +319,7 @@ static void put_statement(Writer *writer, const Line *line) {
     }
 }
 
-/* Columns of the last line that was written. */
+/* The width of the last line written. */
 static int last_column(const Text *out) {
     size_t begin = out->n;
     while (begin > 0 && out->at[begin - 1] != '\n')
@@ -327,7 +327,7 @@ static int last_column(const Text *out) {
     return characters(out->at + begin, (int)(out->n - begin));
 }
 
-/* Comments behind lines that follow each other stand in one column: lines are written first, into a text of their own. */
+/* Trailing comments of consecutive lines are aligned in one column: so lines are first written into a text of their own. */
 static void put_lines(Format *format, Text *out) {
     Writer writer = {.format = format, .out = out};
     int n = format->lines.n;
@@ -363,7 +363,7 @@ static void put_lines(Format *format, Text *out) {
 
 /* ---------------------------------------------------------------- */
 
-/* The same pieces in the same order. */
+/* Whether both have the same pieces in the same order. */
 static bool same_pieces(const Format *a, const Format *b) {
     if (a->pieces.n != b->pieces.n) return false;
     for (int i = 0; i < a->pieces.n; i++)

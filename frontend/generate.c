@@ -1,10 +1,10 @@
-/* The generate block: which input of the net is text, and which value says what comes next. Before: the net is lowered with the block's numbers, one row a batch where it says
- * nothing else. After: lower->generation says both, the graph's settings how tokens are drawn. What the program computes follows in compiler/decode.c. */
+/* The generate block: which input of the net is text, and which value predicts the next token. Before: the net is lowered with the block's numbers, one row per batch where it
+ * gives no other. After: lower->generation has both; the graph's settings say how tokens are drawn. compiler/decode.c then builds the program. */
 #include "frontend/lower.h"
 
 #include <string.h>
 
-enum { USUAL_CHUNK = 64 }; /* few enough for the memory of a machine, and as many as make products of their places fast */
+enum { USUAL_CHUNK = 64 }; /* few enough for a machine's memory, and enough for fast products over the places */
 
 static bool name_of_value(Lower *lower, const Expr *value, const char *what, const char *hint, const Expr **name) {
     *name = value;
@@ -44,7 +44,7 @@ static bool generate_end(Lower *lower, const Expr *value) {
     return integer_eval(lower, value, "end", 0, INT32_MAX, &lower->graph->settings.end);
 }
 
-/* Places of a prompt at once. */
+/* chunk = 64: places of a prompt that are read at once. */
 static bool generate_chunk(Lower *lower, const Expr *value) {
     return integer_eval(lower, value, "chunk", 1, INT32_MAX, &lower->generation.chunk);
 }
@@ -69,7 +69,7 @@ const Setting generate_settings[] = {[TEXT] = {"text", generate_text},    [LOGIT
                                      [CHUNK] = {"chunk", generate_chunk}};
 const int ngenerate_settings = NGENERATE;
 
-/* The tensor of a name; NULL after a diagnostic. */
+/* The tensor that a name stands for; NULL after a diagnostic. */
 static const Symbol *tensor_of(Lower *lower, const Expr *name, const char *what) {
     const Symbol *symbol = names_use(lower, name->text, name->loc);
     if (symbol && symbol->kind != SYMBOL_NUMBER) return symbol;
@@ -77,7 +77,7 @@ static const Symbol *tensor_of(Lower *lower, const Expr *name, const char *what)
     return NULL;
 }
 
-/* The input is i32[1, places], or without rows. */
+/* Checks that the input is i32[1, places], or i32[places]. */
 static bool text_found(Lower *lower) {
     const Symbol *symbol = tensor_of(lower, lower->text_name, "text");
     if (!symbol) return false;

@@ -1,5 +1,5 @@
-/* import "nn.dsl"; -- what a file imports is read before what follows, once, however many files ask for it. It is looked for beside the
- * file that imports it, then in the folders of -I in their order, then among the library that pcc was installed with. */
+/* import "nn.dsl"; -- an imported file is read before what follows, and only once, however many files import it. It is searched for
+ * beside the file that imports it, then in the folders of -I in their order, then in the library that pcc was installed with. */
 #include "frontend/lower.h"
 #include "ir/file.h"
 
@@ -13,7 +13,7 @@ typedef struct SourceRead {
     const char *name;
     dev_t device;
     ino_t inode;
-    bool known; /* the system knows the file: texts of tests are no files */
+    bool known; /* it is a file of the system; texts of tests are not */
     bool open;  /* it is being read */
 } SourceRead;
 
@@ -25,7 +25,7 @@ typedef struct Reading {
     VEC(SourceRead) read;
     int depth;
     size_t bytes;
-    bool stopped;      /* a limit was reached, which is said once: nothing more is read */
+    bool stopped;      /* a limit was reached and reported: nothing more is read */
     const Block **end; /* where the next block belongs */
 } Reading;
 
@@ -36,7 +36,7 @@ static const char *directory_of(Arena *arena, const char *name) {
     return slash ? arena_copy(arena, name, (size_t)(slash - name) + 1) : "";
 }
 
-/* A regular file: nothing else is a source, and some other things never end. */
+/* Whether path is a regular file: nothing else is a source, and reading some other things never ends. */
 static bool is_file(const char *path, struct stat *at) {
     return stat(path, at) == 0 && S_ISREG(at->st_mode);
 }
@@ -149,7 +149,7 @@ static bool source_read(Reading *reading, const char *name, const char *text, si
     return ok;
 }
 
-/* A file of --hints: read as if the net imported it. */
+/* Reads a file of --hints as if the net imported it. */
 static bool hint_file_read(Reading *reading, const char *path) {
     char *text;
     size_t n;

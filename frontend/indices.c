@@ -1,4 +1,4 @@
-/* indices: checks constants that operators take as indices, and finds the range of inputs that are indices. */
+/* indices: checks constants that are used as indices, and finds the ranges of inputs that are indices. */
 #include "frontend/lower.h"
 
 #include <inttypes.h>

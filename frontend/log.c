@@ -1,4 +1,4 @@
-/* log "50/500 loss:{loss}" on rank 0 | all: the line of a loss, its fields checked here. */
+/* log "50/500 loss:{loss}" on rank 0 | all: the format of a loss's line; its fields are checked here. */
 #include "frontend/lower.h"
 
 #include <string.h>

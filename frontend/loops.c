@@ -1,6 +1,6 @@
-/* for, if, let, require: bodies are written out as the text runs. A block (the braces of for and if) may give a name from outside another value,
- * which is then the name's value after it: that is how loops carry values. What a loop's body defines is the iteration's own; what the
- * branch of an if defines stays. */
+/* for, if, let, require: bodies are expanded in order. A block (the braces of for and if) may give a name from outside a new value, which
+ * the name keeps after it: that is how loops carry values. What a loop's body defines is local to the iteration; what the branch of an if
+ * defines stays. */
 #include "frontend/lower.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@ void name_ahead(Lower *lower, const char *name, Loc loc) {
     if (!names_find(&lower->names, name)) names_insert(&lower->names, lower->arena, name)->span = lower_span(lower, loc);
 }
 
-/* Each name that statements define, of several results too. */
+/* Called for each name that statements define, also for several results. */
 typedef void NameFn(Lower *lower, const char *name, Loc loc);
 static void each_name(Lower *lower, const Statement *first, NameFn *fn) {
     for (const Statement *statement = first; statement; statement = statement->next) {
@@ -36,7 +36,7 @@ static void name_failed(Lower *lower, const char *name, Loc loc) {
     names_find(&lower->names, name)->kind = SYMBOL_FAILED;
 }
 
-/* After a mistake in the head of a block nothing is said of what it would have defined. */
+/* After a mistake in the head of a block, uses of the names that it would have defined are not reported. */
 static void names_fail(Lower *lower, const Statement *first) {
     each_name(lower, first, name_failed);
 }
@@ -46,7 +46,7 @@ bool statements_lower(Lower *lower, const Statement *first) {
     for (const Statement *statement = first; statement; statement = statement->next) {
         const bool fits = lower_work(lower, statement->name_loc) && statement_lower(lower, statement);
         ok &= fits;
-        if (!fits && statement->kind == STATEMENT_REQUIRE) { /* what is behind it relies on that */
+        if (!fits && statement->kind == STATEMENT_REQUIRE) { /* what follows relies on it */
             names_fail(lower, statement->next);
             return false;
         }
@@ -58,7 +58,7 @@ bool statements_lower(Lower *lower, const Statement *first) {
 
 /* ---------------------------------------------------------------- for */
 
-/* The names that were defined since there were n: in a loop they are gone, in an if they belong to what is around it. */
+/* Ends the scope of the names after the first n: a loop removes them, an if passes them to the enclosing block. */
 static void locals_leave(Lower *lower, int n, bool gone) {
     for (int i = n; i < lower->locals.n; i++) {
         Symbol *symbol = names_find(&lower->names, lower->locals.at[i]);

@@ -7,7 +7,7 @@
 
 /* ---------------------------------------------------------------- the head: net q(batch = 16) */
 
-/* The name of the net's number that says how many rows a batch has, NULL: none does. */
+/* The name of the net's number that is the number of rows in a batch, NULL: there is none. */
 static const char *rows_number(const Block *net) {
     for (const Statement *statement = net->statements; statement; statement = statement->next) {
         if (statement->kind != STATEMENT_INPUT || !statement->type || !statement->type->dims) continue;
@@ -22,7 +22,7 @@ static Number define_number(const Overrides *flags, int i) {
     return (Number){.i = flags->define_value[i], .f = (double)flags->define_value[i]};
 }
 
-/* The value that -D gives a number: the last one counts. */
+/* The value that -D gives a number: the last -D holds. */
 static bool define_find(const Overrides *flags, const char *name, Number *number) {
     for (int i = flags->ndefines - 1; i >= 0; i--)
         if (!strcmp(flags->define_name[i], name)) {
@@ -40,7 +40,7 @@ static bool head_entry_lower(Lower *lower, const Entry *entry) {
     failed.kind = SYMBOL_FAILED;
     const bool shorter = lower->overrides->length_number && strcmp(entry->name, lower->overrides->length_number) == 0;
     if (shorter) number = (Number){.i = lower->overrides->length, .f = (double)lower->overrides->length};
-    Number hidden; /* what the eval block says goes before a -D; it is used, whatever a length is */
+    Number hidden; /* the eval block's value overrides a -D; looked up even where a length overrides it, to count as used */
     const bool own = eval_number(lower, entry->name, shorter ? &hidden : &number);
     const bool defined = shorter || own || define_find(lower->overrides, entry->name, &number);
     if (!defined && !entry->value) {
@@ -169,7 +169,7 @@ static bool input_lower(Lower *lower, const Statement *statement, Symbol *symbol
     return true;
 }
 
-/* Initial values are functions of the path: each parameter has its own. */
+/* Initial values are functions of the path: each parameter needs its own path. */
 static bool path_taken(Lower *lower, const char *path, Span span) {
     Symbol *taken = names_find(&lower->paths, path);
     if (taken && taken->kind == SYMBOL_PARAM) {
@@ -191,7 +191,7 @@ static bool ranks_fit(Lower *lower, const Statement *statement, const TensorType
     return false;
 }
 
-/* Initial values of a param, in mode manual those of all ranks: a literal is evaluated for each. */
+/* Initial values of a param; in mode manual for all ranks, with a literal evaluated for each. */
 static bool init_ranks(Lower *lower, const Expr *value, const TensorType *type, Init *init) {
     if (!lower->manual) return init_eval(lower, value, type, init);
     const int n = mentions_rank(lower, value) ? lower->graph->replicas : 1;
@@ -216,7 +216,7 @@ static bool init_ranks(Lower *lower, const Expr *value, const TensorType *type, 
     return ok;
 }
 
-/* A param, or a state, which the net itself writes. */
+/* Lowers a param, or a state, which the net itself writes. */
 static bool param_lower(Lower *lower, const Statement *statement, const char *path, Symbol *symbol) {
     const bool written = statement->kind == STATEMENT_STATE;
     State state = {.name = path, .trainable = !written, .written = written, .parameter = -1, .span = symbol->span};
@@ -276,7 +276,7 @@ static bool written_twice(Lower *lower, int state, Span span) {
     return false;
 }
 
-/* mean <- value; the step ends with it. In an eval, which writes nothing, it is left out. Of replicas each its own value: their mean. */
+/* mean <- value; the write happens at the end of the step. An eval writes nothing, so it is left out there. Replicas write the mean of their values. */
 static bool write_lower(Lower *lower, const Statement *statement) {
     Graph *graph = lower->graph;
     const Span span = lower_span(lower, statement->name_loc);
@@ -312,7 +312,7 @@ static bool write_lower(Lower *lower, const Statement *statement) {
     return true;
 }
 
-/* const c = file("c.npy"): a state that nothing writes. Its type is the file's where it says none. */
+/* const c = file("c.npy"): a state that is never written. Its type is the file's, unless it is declared. */
 static bool const_file_lower(Lower *lower, const Statement *statement, const char *path, Symbol *symbol) {
     State state = {.name = path, .parameter = -1, .span = symbol->span};
     if (statement->type && !type_eval(lower, statement->type, statement->name, &state.type)) return false;
@@ -382,7 +382,7 @@ static bool loss_lower(Lower *lower, const Statement *statement) {
     return true;
 }
 
-/* y = ...; q, k, v = split(...): names every result, and says what each is. In a block a name from outside may get another value. */
+/* y = ...; q, k, v = split(...): names every result and defines it. In a block, a name from outside may get a new value. */
 static bool assign_lower(Lower *lower, const Statement *statement) {
     const char *names[MAX_OUT] = {0}, *paths[MAX_OUT] = {0};
     Symbol symbols[MAX_OUT] = {{0}}, *place;
@@ -459,7 +459,7 @@ bool statement_lower(Lower *lower, const Statement *statement) {
     return false;
 }
 
-/* Where a loss stands among the statements, NULL: nowhere. */
+/* The loss statement among the statements, NULL: there is none. */
 static const Statement *find_loss(const Statement *first) {
     const Statement *loss = NULL;
     for (const Statement *statement = first; statement && !loss; statement = statement->next) {
@@ -470,7 +470,7 @@ static const Statement *find_loss(const Statement *first) {
     return loss;
 }
 
-/* Inputs that no file or source fills come behind those that the net declares. */
+/* Moves inputs that the net does not declare behind those that it declares. */
 static void order_inputs(Graph *graph) {
     int n = 0, *place = arena_alloc(graph->arena, sizeof *place * (size_t)(graph->inputs.n + 1));
     Input *old = arena_alloc(graph->arena, sizeof *old * (size_t)(graph->inputs.n + 1));
@@ -491,7 +491,7 @@ static bool net_lower(Lower *lower, const Block *net) {
     if (lower->full || lower->diags->nerrors >= DIAG_MAX_ERRORS) return false;
     if (lower->loss_span.line) return ok;
     const Statement *loss = find_loss(net->statements);
-    if (loss && !ok) return false; /* it may stand in a block whose head is wrong */
+    if (loss && !ok) return false; /* it may be in a block whose head is wrong */
     diag_error(lower->diags, lower_span(lower, net->name_loc), "net %s has no loss", net->name);
     if (loss)
         diag_note(lower->diags, lower_span(lower, loss->name_loc), "this one is in a branch that is not taken, or a loop of no iterations");
@@ -516,7 +516,7 @@ void lower_leave(Lower *lower, SourcePlace place) {
     lower->directory = place.directory;
 }
 
-/* One net, one train block, at most one parallel block: blocks[kind], NULL where there is none. */
+/* Finds the net, the train block and at most one parallel block: blocks[kind], NULL where there is none. */
 static bool blocks_find(Lower *lower, const Block *first, const Block **blocks) {
     static const char *const names[NBLOCKS] = {"net", "train", "parallel", "eval", "generate"};
     bool ok = true;
@@ -545,7 +545,7 @@ static bool blocks_find(Lower *lower, const Block *first, const Block **blocks) 
     return ok;
 }
 
-/* Numbers at the top of files: known everywhere. */
+/* Defines the numbers at the top of files: they are known everywhere. */
 static bool globals_lower(Lower *lower, const Block *first) {
     bool ok = true;
     for (const Block *block = first; block; block = block->next)
@@ -577,7 +577,7 @@ static bool head_lower(Lower *lower, const Block *net) {
     return ok;
 }
 
-/* A block in its own file. */
+/* Lowers a block in the scope of its own file. */
 static bool block_lower(Lower *lower, const Block *block, bool (*lower_it)(Lower *lower, const Block *block)) {
     if (!block) return lower_it(lower, NULL);
     SourcePlace place = lower_enter(lower, block->file, block->directory);
@@ -601,7 +601,7 @@ static bool file_lower(Lower *lower, const Block *first) {
     if (lower->eval) ok &= block_lower(lower, blocks[lower->of], eval_numbers);
     ok &= lower->eval || !blocks[BLOCK_TRAIN] || block_lower(lower, blocks[BLOCK_TRAIN], micro_find);
     ok &= block_lower(lower, net, head_lower);
-    /* Its mode decides what the net's types are: after an error in it nothing that is said of them can be relied on. */
+    /* Its mode decides the net's types: after an error in it, further messages about them would be unreliable. */
     if (!block_lower(lower, blocks[BLOCK_PARALLEL], parallel_lower)) return false;
     ok &= hints_read(lower, first);
     bool lowered = block_lower(lower, net, net_lower);
@@ -610,7 +610,7 @@ static bool file_lower(Lower *lower, const Block *first) {
     if (lower->eval && !lowered)
         diag_note(lower->diags, span_of(blocks[lower->of]->file, blocks[lower->of]->loc), "so it is with the numbers of the %s block",
                   lower->of == BLOCK_EVAL ? "eval" : "generate");
-    /* The blocks speak of inputs: where those are wrong, what is said about them would be too. */
+    /* The blocks refer to inputs: where those are wrong, messages about them would be wrong too. */
     if (!ok || !indices_check(lower) || !hints_matched(lower) || !forbids_matched(lower) || !dataset_lower(lower) || !blocks[BLOCK_TRAIN])
         return false;
     lower->graph->settings.has_generate = blocks[BLOCK_GENERATE] != NULL;
@@ -620,7 +620,7 @@ static bool file_lower(Lower *lower, const Block *first) {
         return false;
     if (lower->graph->nranks == 1 || lower->manual)
         lower->graph->settings.mesh.n = lower->graph->settings.hint_axes.n =
-            0; /* its names are checked, there are no digits that they stand for */
+            0; /* its names were checked; here no digits stand behind them */
     return true;
 }
 

@@ -1,7 +1,7 @@
-/* manual: mode manual: values are a rank's own, and the net says what is communicated. A call such as all_reduce(x, sum) is lowered to what there is: the operator `expose`
- * makes the ranks dimension 0 of a plain tensor; operators on that (a sum over it, a reshape, a transpose, rows by index) say what is computed of all ranks' values; `replicate` gives the
- * result to every rank, `expose` with hide each rank its row. So gradients, communications and the proof are those of these operators.
- * Ranks are replicas here: --replicas 4 --ranks 1 computes on one rank what 4 do. */
+/* manual: mode manual: each rank has its own values, and the net says what is communicated. A call such as all_reduce(x, sum) is lowered to existing operators: `expose`
+ * makes the ranks dimension 0 of a plain tensor; operators on that (a sum over it, a reshape, a transpose, rows by index) compute with all ranks' values; `replicate` gives
+ * every rank the result, `expose` with hide gives each rank its row. So gradients, communications and the proof are those of these operators.
+ * Ranks are replicas here: --replicas 4 --ranks 1 computes on one rank what 4 ranks do. */
 #include "frontend/lower.h"
 
 #include <string.h>
@@ -35,21 +35,21 @@ typedef struct Manual {
     const Expr *call;
     Kind kind;
     Span span;
-    const char *name; /* of the result; parts are named below it */
+    const char *name; /* of the result; the names of helper values begin with it */
     int nranks;
     const Expr *argument[NARGS];
     Shape own; /* of a rank's value of x */
     Reduce reduce;
-    int root;   /* its rank; over an axis its place along that */
-    bool axis;  /* the groups are those of an axis */
-    int *place; /* of each rank in its group, -1: it is in none; NULL: all ranks are one group */
-    int *group; /* of each rank: its number, */
-    int size;   /* and the ranks in each */
+    int root;   /* the root's rank; over an axis its place along that */
+    bool axis;  /* the groups are along an axis of the mesh */
+    int *place; /* per rank its place in its group, -1: it is in none; NULL: all ranks are one group */
+    int *group; /* per rank the number of its group */
+    int size;   /* ranks per group */
 } Manual;
 
 /* ---------------------------------------------------------------- groups */
 
-/* Over an axis of the mesh: the ranks that differ in its digit alone are a group. */
+/* Groups along an axis of the mesh: ranks that differ only in its digit are a group. */
 static bool over_axis(Manual *m, const Axis *axis, const Span span) {
     const MeshAxes *mesh = &m->graph->settings.mesh;
     int64_t product = 1, stride = 1;
@@ -104,7 +104,7 @@ static bool over_read(Manual *m) {
     return false;
 }
 
-/* The rank at a place of the group that rank r is in. */
+/* The rank at a place in the group of rank r. */
 static int member(const Manual *m, int r, int place) {
     if (!m->place) return place;
     for (int other = 0; other < m->nranks; other++)
@@ -126,7 +126,7 @@ static int hidden(const Manual *m, int value) {
     return rank_own(m->lower, value, arena_printf(m->lower->arena, "%s.own", m->name), m->span);
 }
 
-/* To `lead` dimensions and those of a rank's value of x from dimension `from` on. */
+/* Reshapes to the dimensions `lead`, followed by those of `rest` from dimension `from` on. */
 static int reshaped(const Manual *m, int value, const int64_t *lead, int nlead, const Shape *rest, int from) {
     Attr attr[MAX_ATTRS] = {{.given = true}};
     for (int i = 0; i < nlead; i++)
@@ -149,14 +149,14 @@ static DType dtype_of(const Manual *m, int value) {
     return m->graph->values.at[value].type.dtype;
 }
 
-/* On the root value, elsewhere zeros. */
+/* `value` on the root, zeros elsewhere. */
 static int at_root(const Manual *m, int value) {
     const int is[2] = {m->lower->rank, number(m, I32, m->root)};
     const int in[3] = {emit(m, OP_equal, is, 2, NULL, "is_root"), value, number(m, dtype_of(m, value), 0)};
     return emit(m, OP_where, in, 3, NULL, "at_root");
 }
 
-/* The elements along dimension 0 multiplied: halves with each other, until one is left. */
+/* The product along dimension 0: multiplies one half with the other, until one element is left. */
 static int product(const Manual *m, int value, int64_t width) {
     for (int64_t n = m->graph->values.at[value].type.shape.dim[1]; n > 1; n = n / 2 + n % 2) {
         int half[3];
@@ -170,15 +170,15 @@ static int product(const Manual *m, int value, int64_t width) {
         const Attr axis[MAX_ATTRS] = {{.given = true}};
         if (n % 2) value = emit(m, OP_concat, both, 2, axis, "rest");
     }
-    return along(m, OP_sum, value); /* of one */
+    return along(m, OP_sum, value); /* of one element: drops the dimension */
 }
 
-/* Of [k, width] the reduction over dimension 0. */
+/* Reduces [k, width] over dimension 0. */
 static int reduced(const Manual *m, int value, int64_t width) {
     return m->reduce == PROD ? product(m, value, width) : along(m, reduce_op[m->reduce], value);
 }
 
-/* Of each rank's value the rows that are true in `kept`, of which the first dimension is the ranks; else `others`. */
+/* Keeps the rows of each rank's value that are true in `kept`, whose dimension 0 is the ranks; takes `others` for the rest. */
 static int rows_kept(const Manual *m, int value, const double *kept, TensorType type, int others) {
     bool all = true;
     for (int64_t i = 0; i < shape_elements(&type.shape); i++)
@@ -189,7 +189,7 @@ static int rows_kept(const Manual *m, int value, const double *kept, TensorType 
     return emit(m, OP_where, (const int[]){mask, value, others}, 3, NULL, "kept");
 }
 
-/* Every rank's x is in `parts` rows of `width`; from[r * k + i] is the row, of those of all ranks, that rank r takes as its row i; -1: zeros. A rank's [k, width]. */
+/* Views every rank's x as `parts` rows of `width`. Rank r gets [k, width], whose row i is row from[r * k + i] among the rows of all ranks; -1: zeros. */
 static int rows(const Manual *m, int x, int64_t parts, int64_t width, double *from, int k) {
     const TensorType type = {.dtype = I32, .shape = {.ndim = 2, .dim = {m->nranks, k}}};
     double *kept = arena_alloc(m->lower->arena, sizeof *kept * (size_t)m->nranks * (size_t)k);
@@ -252,7 +252,7 @@ static int over_all(const Manual *m, int x) {
 
 /* ---------------------------------------------------------------- calls over groups */
 
-/* Where the rank is of no group, its own x. */
+/* `value`, but on ranks in no group their own x. */
 static int others_keep(const Manual *m, int value, int x) {
     double *inside = arena_alloc(m->lower->arena, sizeof *inside * (size_t)m->nranks);
     for (int r = 0; r < m->nranks; r++)
@@ -290,7 +290,7 @@ static int over_group(const Manual *m, int x) {
 
 /* ---------------------------------------------------------------- send and recv */
 
-/* The other rank of rank r, -1: none. Over an axis it is named by its place along that; over a group it is one of its ranks, and the others have none. */
+/* The rank that rank r sends to or receives from, -1: none. Over an axis it is given by its place there; over a group it must be one of its ranks, and ranks outside have none. */
 static bool partner(const Manual *m, const Expr *expr, const char *what, int r, int *other) {
     Diags *diags = m->lower->diags;
     const int most = (m->axis ? m->size : m->nranks) - 1;
@@ -325,7 +325,7 @@ static int sent(Manual *m, int x) {
     return value;
 }
 
-/* Who waits for ever: a message that nobody receives, or one that nobody sends. */
+/* Reports what would wait forever: a message that no rank receives, or one that no rank sends. */
 static bool matched(const Manual *m, const Sent *sent, const int *from) {
     Diags *diags = m->lower->diags;
     for (int r = 0; r < m->nranks; r++) {
@@ -392,7 +392,7 @@ bool sends_received(Lower *lower) {
 
 /* ---------------------------------------------------------------- barrier */
 
-/* The largest of the flags of a rank's group, where it is in none 0. */
+/* The maximum of the flags in a rank's group; 0 for ranks in none. */
 static int group_flag(const Manual *m, int flag) {
     double *from = arena_alloc(m->lower->arena, sizeof *from * (size_t)m->nranks * (size_t)m->size);
     for (int r = 0; r < m->nranks; r++)
@@ -401,7 +401,7 @@ static int group_flag(const Manual *m, int flag) {
     return along(m, OP_max, rows(m, flag, 1, 1, from, m->size));
 }
 
-/* x, but not before every rank, or those of the group, has come here with its own: it waits for the largest of their flags, which each rank makes of an element of its x. */
+/* x, but not before every rank (of the group) has computed its own: it depends on the maximum of their flags, which each rank computes from an element of its x. */
 static int barrier(const Manual *m, int x) {
     const Attr first[MAX_ATTRS] = {{.given = true, .n = 1}, {.given = true, .n = 1, .ints = {1}}},
                to[MAX_ATTRS] = {{.given = true, .text = "i32"}};
@@ -456,7 +456,7 @@ static bool arguments_read(Manual *m) {
     return false;
 }
 
-/* Whether a rank's value fits what is done with it. */
+/* Whether the shape and type of a rank's value fit the call. */
 static bool value_fits(const Manual *m, int x) {
     enum { MOST = MAX_NDIM - 3 };
     const DType dtype = dtype_of(m, x);

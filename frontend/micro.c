@@ -1,5 +1,5 @@
-/* micro: batches in parts, train's micro_batches. The net is lowered for a part, the number of its head that is the rows of a batch being so much smaller, and a step accumulates
- * so many more batches. The compiler's pass `rows` checks that the loss is a mean over rows that are apart, so that a step is what it was. */
+/* micro: train's micro_batches divides batches into parts. The net is lowered for a part: the number of its head that is the rows of a batch is divided by the number of parts, and
+ * a step accumulates so many times more batches. The compiler's pass `rows` checks that the loss is a mean over independent rows, so that a step computes the same. */
 #include <string.h>
 
 #include "frontend/lower.h"
@@ -37,7 +37,7 @@ bool eval_micro_batches(Lower *lower, const Expr *value) {
     return true;
 }
 
-/* Numbers of parts near the one that does not divide a batch, and a batch near this one that it divides. */
+/* Hints at numbers of parts near the given one that divide the batch, and at a batch near this one that it divides. */
 static void hint_parts(Lower *lower, const char *name, int64_t batch) {
     const int64_t parts = lower->micro;
     int64_t fewer = parts - 1, more = parts + 1, rows;

@@ -1,4 +1,4 @@
-/* names: the table of names of a scope, and what the definition of each stands for; messages about unknown and repeated names. */
+/* names: the table of names of a scope and their definitions; messages about unknown and repeated names. */
 #include "frontend/lower.h"
 
 #include <string.h>
@@ -83,7 +83,7 @@ const Symbol *names_look(const Lower *lower, const char *name) {
     return global ? global : symbol;
 }
 
-/* The same name in the net, when a cell is being lowered, which does not see it; or NULL. */
+/* While a cell is lowered: the same name in the net, which the cell does not see; or NULL. */
 static const Symbol *look_outside(const Lower *lower, const char *name) {
     const Frame *frame = lower->frame;
     while (frame && frame->outer)
@@ -92,7 +92,7 @@ static const Symbol *look_outside(const Lower *lower, const char *name) {
     return symbol && symbol->kind > SYMBOL_FAILED ? symbol : NULL;
 }
 
-/* Nothing has the name: what may have been meant. Returns NULL. */
+/* Reports an unknown name, with what may have been meant. Returns NULL. */
 static const Symbol *unknown_name(Lower *lower, const char *name, Span span) {
     Strings known = {0};
     for (int global = 0; global < 2; global++) {

@@ -50,7 +50,7 @@ bool is_function(const Lower *lower, const Expr *call) {
     return call->nitems > 0;
 }
 
-/* Of a tensor the size along an axis; its number of dimensions where axis is NULL. what: "size", for messages. */
+/* The size of a tensor along an axis; its number of dimensions where axis is NULL. what: "size", for messages. */
 static bool eval_size(Lower *lower, const Expr *expr, const char *what, const Expr *tensor, const Expr *axis_expr, Number *number) {
     Operand operand;
     int64_t axis = 0;
@@ -144,7 +144,7 @@ bool function_eval(Lower *lower, const Expr *call, Number *number) {
 
 /* ---------------------------------------------------------------- expressions */
 
-/* true and false are the numbers 1 and 0; so are Python's. */
+/* true and false are the numbers 1 and 0; Python's True and False too. */
 static bool is_true(const Expr *expr) {
     return expr->kind == EXPR_NAME && (!strcmp(expr->text, "true") || !strcmp(expr->text, "True"));
 }
@@ -199,7 +199,7 @@ bool number_negate(Lower *lower, const Expr *expr, Number *number) {
     return true;
 }
 
-/* Integers, op one of + - *: false where the result does not fit. */
+/* Computes on integers, op one of + - *; false where the result does not fit. */
 static bool combine_checked(char op, int64_t a, int64_t b, int64_t *result) {
     if (op == '*') return mul_checked(a, b, result);
     if (op == '-' && b == INT64_MIN) return a < 0 ? (*result = a - b, true) : false;
@@ -236,7 +236,7 @@ static bool combine_reals(Lower *lower, const Expr *expr, double a, double b, Nu
     return true;
 }
 
-/* Whether a comparison or a logical operator holds; false: op is none. */
+/* *holds: whether a comparison or a logical operator holds; false: op is neither. */
 static bool compare(char op, Number left, Number right, bool *holds) {
     bool whole = !left.real && !right.real;
     int order = whole ? (left.i > right.i) - (left.i < right.i) : (left.f > right.f) - (left.f < right.f);
@@ -270,10 +270,10 @@ static bool compare(char op, Number left, Number right, bool *holds) {
     }
 }
 
-/* Integers to the power of an integer from 0 are integers. */
+/* An integer to the power of an integer of at least 0 is an integer. */
 static bool combine_power(Lower *lower, const Expr *expr, Number left, Number right, Number *number) {
     if (!left.real && !right.real && right.i >= 0) {
-        const bool stays = left.i >= -1 && left.i <= 1; /* in these; others overflow soon */
+        const bool stays = left.i >= -1 && left.i <= 1; /* powers of -1, 0, 1 stay small; others overflow soon */
         int64_t result = 1;
         for (int64_t left_over = stays ? (right.i > 0) + (right.i > 0 && right.i % 2 == 0) : right.i; left_over > 0; left_over--)
             if (!mul_checked(result, left.i, &result)) return overflow(lower, expr);
@@ -354,7 +354,7 @@ static bool name_number(Lower *lower, const Expr *name, Number *number) {
 static bool binary_number(Lower *lower, const Expr *expr, Number *number) {
     Number left, right;
     if (!number_eval(lower, expr->items, &left)) return false;
-    /* What the left side decides: `n > 0 and 12 / n > 1` is well for n = 0. */
+    /* Short circuit: `n > 0 and 12 / n > 1` is valid for n = 0. */
     if ((expr->op == '&' && left.f == 0) || (expr->op == '|' && left.f != 0)) {
         *number = integer(left.f != 0);
         return true;

@@ -5,14 +5,14 @@
 #include <float.h>
 #include <string.h>
 
-/* A number that an optimizer takes. `required` ones come first, in this order, and may be given without their names. */
+/* A number that an optimizer takes. Required ones come first, in this order, and may be given without names. */
 typedef struct Parameter {
     const char *name;
     double least, most;
     double initial; /* where it is left out; unused for required ones */
     double *to;
-    bool less;   /* than most */
-    bool *holds; /* true or false in place of a number; false where it is left out */
+    bool less;   /* it must be less than most */
+    bool *holds; /* takes true or false in place of a number; false where it is left out */
 } Parameter;
 
 enum { MAX_NUMBERS = 8 };
@@ -57,9 +57,9 @@ static bool nesterov_fits(Lower *lower, const Expr *value) {
 
 static bool eval_sgd(Lower *lower, const Expr *value) {
     Settings *s = &lower->graph->settings;
-    double momentum = 0; /* PyTorch's SGD has it; with 0 there is no slot for it */
+    double momentum = 0; /* as in PyTorch's SGD; with 0 there is no slot for it */
     const Parameter parameters[] = {{"lr", 0, DBL_MAX, 0, &s->lr, false, NULL},
-                                    {"momentum", 0, 1, 0, &momentum, false, NULL}, /* the second one, as there */
+                                    {"momentum", 0, 1, 0, &momentum, false, NULL}, /* second, as in PyTorch */
                                     {"weight_decay", 0, DBL_MAX, 0, &s->weight_decay, false, NULL},
                                     {.name = "nesterov", .holds = &s->nesterov}};
     if (!eval_parameters(lower, value, parameters, 4, 1, "optimizer = sgd(lr = 0.1);")) return false;
@@ -79,7 +79,7 @@ static bool eval_momentum(Lower *lower, const Expr *value) {
            nesterov_fits(lower, value);
 }
 
-/* eps, decay: where they are left out. */
+/* eps, decay: the defaults. */
 static bool eval_adams(Lower *lower, const Expr *value, OptimizerKind kind, double eps, double decay, const char *example) {
     Settings *s = &lower->graph->settings;
     const Parameter parameters[] = {{"lr", 0, DBL_MAX, 1e-3, &s->lr, false, NULL},
@@ -112,7 +112,7 @@ static bool eval_lion(Lower *lower, const Expr *value) {
     return eval_parameters(lower, value, parameters, 4, 0, "optimizer = lion(lr = 0.0001, weight_decay = 0.1);");
 }
 
-/* PyTorch's SparseAdam for tables, its Adam for what has no sparse gradient. */
+/* PyTorch's SparseAdam for tables, its Adam for parameters without a sparse gradient. */
 static bool eval_lazy_adam(Lower *lower, const Expr *value) {
     Settings *s = &lower->graph->settings;
     const Parameter parameters[] = {{"lr", 0, DBL_MAX, 1e-3, &s->lr, false, NULL},
@@ -135,10 +135,10 @@ static bool compress_complete(Lower *lower, Span span) {
     return false;
 }
 
-/* The noise of gradients is seen in those of replicas, of as many rows each. */
+/* Checks that the gradient noise can be measured: from the gradients of replicas with equally many rows. */
 static bool noise_complete(Lower *lower, Span span) {
     const Settings *s = &lower->graph->settings;
-    const bool replicas = lower->graph->replicas > 1 && !lower->manual; /* whose parameters are each their own */
+    const bool replicas = lower->graph->replicas > 1 && !lower->manual; /* in mode manual parameters are each rank's own */
     if (!s->noise_scale || (replicas && s->last == LAST_DROP && s->precision != F16)) return true;
     if (replicas && s->last == LAST_DROP) {
         diag_error(lower->diags, span, "noise_scale looks at the gradients of replicas, and those of f16 are scaled");
@@ -183,7 +183,7 @@ bool gradients_complete(Lower *lower, const Block *train, bool scaled) {
     return false;
 }
 
-/* torch.optim.Adafactor; eps1 0: the smallest step of the parameter's element type from 1 on. */
+/* torch.optim.Adafactor; eps1 0: the machine epsilon of the parameter's element type. */
 static bool eval_adafactor(Lower *lower, const Expr *value) {
     Settings *s = &lower->graph->settings;
     const Parameter parameters[] = {
@@ -194,7 +194,7 @@ static bool eval_adafactor(Lower *lower, const Expr *value) {
     return eval_parameters(lower, value, parameters, 6, 0, "optimizer = adafactor(lr = 0.01);");
 }
 
-/* Norms of a whole parameter would be of all ranks' copies together. */
+/* Rejects mode manual: the norm of a whole parameter would include all ranks' copies. */
 static bool norms_fit(Lower *lower, const Expr *value) {
     const Settings *s = &lower->graph->settings;
     if (s->mode != MODE_MANUAL || (s->optimizer != OPTIMIZER_LAMB && s->optimizer != OPTIMIZER_ADAFACTOR)) return true;

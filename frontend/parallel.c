@@ -6,7 +6,7 @@
 enum { NSEARCHES = 4 };
 static const char *const search_name[NSEARCHES] = {"sharding_propagation", "dynamic_programming", "recursive_programming", "auto"};
 
-/* Says so where the value of `what` is one of `other`, whose n names are given: mode and search are easily confused. Both have an `auto`. */
+/* Reports where the value given for `what` is one of the n names of the setting `other`: mode and search are easily confused. Both have an `auto`. */
 static bool confused(Lower *lower, const char *what, const Expr *value, const char *other, const char *const *names, int n) {
     const char *text = word_of(lower, value), *word = text && strcmp(text, "auto") != 0 ? foreign_word(other, text) : NULL;
     for (int i = 0; word && i < n; i++) {
@@ -73,7 +73,7 @@ static bool eval_batch_norm(Lower *lower, const Expr *value) {
     Settings *settings = &lower->graph->settings;
     const int which = choice(lower, "batch_norm", value, names, 2);
     settings->batch_norm_global = which == 1;
-    /* Elsewhere a whole batch is global anyway, and a rank's own values are local. */
+    /* In other modes there is no choice: statistics are global over a whole batch, or, in mode manual, local to a rank. */
     const bool fits = settings->mode == MODE_DATA_PARALLEL || settings->batch_norm_global == (settings->mode != MODE_MANUAL);
     if (which < 0 || fits || lower->overrides->mode) return which >= 0;
     diag_error(lower->diags, lower_span(lower, value->loc), "batch_norm = %s is for mode data_parallel, and this is mode %s", names[which],
@@ -130,9 +130,9 @@ static bool eval_regather_share(Lower *lower, const Expr *value) {
     return true;
 }
 
-/* ---- settings that a search has found: lines of a `hints found` block, which go behind what the user says */
+/* ---- settings that a search has found: lines of a `hints found` block, which give way to what the user says */
 
-/* Whether it says a value, and no strategy, layout or stage. */
+/* Whether an expression is a setting's value, and no strategy, layout or stage. */
 static bool is_value(const Expr *value) {
     return value && value->kind != EXPR_TUPLE && value->kind != EXPR_LIST && value->kind != EXPR_CALL;
 }
@@ -186,7 +186,7 @@ static bool says(const Block *block, const char *name) {
     return false;
 }
 
-/* Of states, as a measure for memory leaves them: no request, so that they count as not given. */
+/* Reads the settings for states that were found to save memory. They are no request of the user, so they count as not given. */
 static bool found_states(Lower *lower) {
     Settings *settings = &lower->graph->settings;
     const bool states = settings->shard_states_given, regather = settings->regather_given, from = settings->shard_from_given,
@@ -204,14 +204,14 @@ static bool found_states(Lower *lower) {
     return ok;
 }
 
-/* All else is said of the ranks of one stage: strategies divide these, and meshes name them. */
+/* From here on, ranks are those of one stage: strategies divide these, and meshes name them. */
 static void divide_ranks(Graph *graph, int64_t stages) {
-    if (graph->nranks == 1) stages = 1; /* the same text runs on one rank */
+    if (graph->nranks == 1) stages = 1; /* the same text also runs on one rank */
     graph->settings.stages = stages;
     graph->nranks /= (int)stages;
 }
 
-/* As many as `hints found` blocks name; 0: there is no such block. */
+/* The number of stages that `hints found` blocks name; 0: there is no such block. */
 static int64_t stages_found(const Lower *lower) {
     int64_t n = 0;
     for (const Block *block = lower->blocks; block; block = block->next) {
@@ -225,7 +225,7 @@ static int64_t stages_found(const Lower *lower) {
     return n;
 }
 
-/* `auto`: as many as the compiler has found to be best (compiler/stage_count.c), which begins with one. */
+/* `auto`: as many stages as the compiler has found to be best (compiler/stage_count.c); its search begins with one. */
 static bool stages_auto(Lower *lower) {
     Graph *graph = lower->graph;
     const int64_t parts = stages_found(lower), chunks = graph->settings.chunks;
@@ -264,7 +264,7 @@ static bool eval_stages(Lower *lower, const Expr *value) {
     return true;
 }
 
-/* Of `stage 2` in this compilation. */
+/* Whether the stage of `stage 2` exists in this compilation. */
 static bool stage_exists(Lower *lower, int64_t stage, Span span) {
     const Settings *settings = &lower->graph->settings;
     const int64_t stages = lower->nstages > 0 ? lower->nstages : lower->overrides->auto_stages;
@@ -341,7 +341,7 @@ static bool eval_chunks(Lower *lower, const Expr *value) {
     return integer_eval(lower, value, "chunks", 1, MAX_RANKS, &settings->chunks);
 }
 
-/* Several chunks are interleaved, and nothing else is. */
+/* Checks that stages have several chunks where the schedule is interleaved, and only there. */
 static bool chunks_check(Lower *lower) {
     Settings *settings = &lower->graph->settings;
     const bool several = settings->chunks > 1, said = settings->pipeline_span.line > 0;
@@ -372,13 +372,13 @@ bool batches_check(Lower *lower) {
     const int64_t batches = settings_batches(settings);
     const int64_t others = batches / (settings->micro_batches > 1 ? settings->micro_batches : 1);
     if (settings_parts(settings) == stages || batches % stages == 0 || lower->overrides->micro_batches > 0)
-        return true; /* parts of batches that fit do too */
+        return true; /* some number of micro-batches may fit */
     diag_error(
         lower->diags, settings->chunks_span,
         "a step has %lld batch%s, which is no multiple of %d stages: interleaved takes as many batches as there are stages at a time",
         (long long)batches, batches == 1 ? "" : "es", stages);
     if (settings->micro_span.line > 0) diag_note(lower->diags, settings->micro_span, "micro_batches is said here");
-    int64_t least = 1; /* parts, of which a multiple are enough */
+    int64_t least = 1; /* the least number of parts that fits; its multiples do too */
     while (others * least % stages != 0)
         least++;
     const Symbol *rows = lower->batch ? names_find(&lower->names, lower->batch) : NULL;
@@ -391,7 +391,7 @@ bool batches_check(Lower *lower) {
     return false;
 }
 
-/* In the order in which they are read: the mesh is judged by the mode, and by the ranks of a stage. */
+/* In the order in which they are read: the check of the mesh depends on the mode and on the ranks of a stage. */
 enum {
     MODE,
     CHUNKS,
@@ -516,14 +516,14 @@ static bool flag_lower(Lower *lower, const char *flag, const char *text, bool (*
     return ok;
 }
 
-/* In data_parallel and manual the hidden size: --replicas, else one for each rank. A text is generated by all ranks of data_parallel together: there are no replicas of it. */
+/* The hidden size in modes data_parallel and manual: --replicas, else one per rank. In data_parallel all ranks generate one text together, without replicas. */
 static bool replicas_lower(Lower *lower) {
     Graph *graph = lower->graph;
     int replicas = lower->overrides->replicas, nranks = graph->nranks;
     const bool together = lower->of == BLOCK_GENERATE && graph->settings.mode == MODE_DATA_PARALLEL;
     lower->hidden = mode_hides(graph->settings.mode) && !together;
     lower->manual = graph->settings.mode == MODE_MANUAL;
-    if (lower->manual) graph->settings.gradients_mean = false; /* what enters all ranks gets the sum of their gradients */
+    if (lower->manual) graph->settings.gradients_mean = false; /* a value given to all ranks gets the sum of their gradients */
     if (!lower->hidden) {
         if (replicas <= 0 || together) return true;
         diag_error(lower->diags, (Span){0}, "--replicas %d is for modes data_parallel and manual, and this is mode %s", replicas,
@@ -537,7 +537,7 @@ static bool replicas_lower(Lower *lower) {
     return false;
 }
 
-/* A mode that --mode asks for replaces that of the text, and so what the text says beside it. */
+/* Warns of a search without effect. Not where --mode is given: it replaces the text's mode, and what goes with it. */
 static void warn_search(Lower *lower) {
     const Settings *settings = &lower->graph->settings;
     if (settings->mode == MODE_AUTO || settings->search_span.line == 0 || lower->overrides->mode != NULL) return;
@@ -545,7 +545,7 @@ static void warn_search(Lower *lower) {
                  mode_name[settings->mode]);
 }
 
-/* In mode manual the net adds gradients up, and a state is a rank's own. */
+/* Warns of settings without effect in mode manual, where the net adds gradients up, and each rank has its own states. */
 static void warn_manual(Lower *lower, const Block *block) {
     static const char *const without_effect[][2] = {{"gradients", "the net itself adds them up"},
                                                     {"shard_states", "each rank has states of its own"}};
@@ -567,7 +567,7 @@ bool parallel_lower(Lower *lower, const Block *block) {
     settings->bucket_bytes = BUCKET_BYTES;
     settings->shard_states = SHARD_OPTIMIZER;
     settings->shard_bytes = SHARD_BYTES;
-    settings->tolerance = -1; /* not said */
+    settings->tolerance = -1; /* not given */
     settings->strict_divide = flags->strict_divide;
     bool given[NPARALLEL] = {[MODE] = flags->mode,         [SEARCH] = flags->search,
                              [DATASET] = flags->dataset,   [GRADIENTS] = flags->gradients,

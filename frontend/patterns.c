@@ -1,6 +1,6 @@
-/* Hints by path: `layer.*.fc1 = ((dp, -), (-, tp));`, `layer.* = recompute;`, `**.weight = regather;`, `layer.3 = stage 1;` in a hints block or behind the call of a cell, `--shard` on the command line. A
- * pattern is names joined by '.'; '*' stands for one name or a piece of one, '**' for any number of names. A hint that means nothing in the
- * net is an error; so are two different ones for one thing, except that those of the command line go before what files say. */
+/* Hints by path: `layer.*.fc1 = ((dp, -), (-, tp));`, `layer.* = recompute;`, `**.weight = regather;`, `layer.3 = stage 1;` in a hints block or after the call of
+ * a cell, `--shard` on the command line. A pattern is names joined by '.'; '*' stands for one name or a piece of one, '**' for any number of names. A hint that matches
+ * nothing in the net is an error; so are two different ones for one thing, except that the command line overrides files. */
 #include "frontend/lower.h"
 
 #include <string.h>
@@ -60,7 +60,7 @@ static bool flag_read(Lower *lower, const char *name, const char *text) {
     return ok;
 }
 
-/* Meshes of hints blocks: of all of them before any strategy. */
+/* Reads the meshes of all hints blocks, before any strategy. */
 static bool read_meshes(Lower *lower, const Block *blocks) {
     bool ok = true;
     for (const Block *block = blocks; block; block = block->next) {
@@ -72,7 +72,7 @@ static bool read_meshes(Lower *lower, const Block *blocks) {
     return ok;
 }
 
-/* What a `hints found` block says is for pass propagate, which knows the names. It says no strategy of one rank, and of modes that look at none. */
+/* Collects the lines of a `hints found` block for pass propagate, which knows the names. Strategies are left out on one rank, and in modes without them. */
 static bool read_found(Lower *lower, const Block *block) {
     Settings *settings = &lower->graph->settings;
     bool ok = true;
@@ -122,7 +122,7 @@ static const char *last_names(const char *path, int n) {
     return at;
 }
 
-/* The first path that ends in as many names of the pattern as any does, at least one. */
+/* The first path that shares the most final names with the pattern, at least one. */
 static const char *same_end(const char *pattern, int nnames, const char *const *names, int n) {
     for (int k = nnames - 1; k > 0; k--) {
         const char *end = last_names(pattern, k);
@@ -132,8 +132,8 @@ static const char *same_end(const char *pattern, int nnames, const char *const *
     return NULL;
 }
 
-/* The path nearest to a pattern, where numbers of loops may stand as '*': in its letters, or else one that ends like it. Of a pattern that begins with '**' the
- * names behind that count. */
+/* The path nearest to a pattern, with '*' allowed for numbers of loops: by spelling, or else one with the same end. For a pattern that begins with '**', only the
+ * names after that count. */
 static const char *nearest_path(Lower *lower, const char *pattern, bool states) {
     const char *lead = strncmp(pattern, "**.", 3) ? "" : "**.";
     VEC(const char *) paths = {0};
@@ -227,7 +227,7 @@ static bool same_tuple(const HintTuple *a, const HintTuple *b) {
     return same;
 }
 
-/* Whether two strategies are one, in whatever words. *known: false after a diagnostic about one of them. */
+/* Whether two strategies are the same, however they are written. *known: false after a diagnostic about one of them. */
 static bool same_strategy(Lower *lower, const Given *first, const Given *second, bool *known) {
     const Hint *a = hint_given(lower, first, 0, ""), *b = a ? hint_given(lower, second, 0, "") : NULL;
     *known = a && b;
@@ -248,7 +248,7 @@ static bool conflict(Lower *lower, const char *path, const Given *first, const G
     return false;
 }
 
-/* The path of a thing that a hint is for: one that its pattern matches, or, of regather, one within what it matches; NULL: none. */
+/* The path by which a hint applies to a thing: one that its pattern matches, or, for regather, one within such a path; NULL: none. */
 static const char *matched_name(const PathHint *hint, const Hintable *thing) {
     const char *pattern = hint->pattern;
     for (int i = 0; i < thing->nnames; i++) {
@@ -259,7 +259,7 @@ static const char *matched_name(const PathHint *hint, const Hintable *thing) {
     return NULL;
 }
 
-/* Whether a hint may be said of such a thing. */
+/* Whether a hint may apply to this kind of thing. */
 static bool hint_suits(const Shard *shard, PathKind kind) {
     if (shard->regather) return kind != PATH_INPUT;
     if (shard_is_mark(shard)) return kind == PATH_OPERATOR || kind == PATH_CALL;
@@ -273,7 +273,7 @@ static bool stages_conflict(Lower *lower, const char *path, const StageHint *fir
     return false;
 }
 
-/* Of two stages of a thing, the command line's before those of files. */
+/* Notes the stage of a thing; one from the command line overrides those of files. */
 static bool stage_note(Lower *lower, const char *path, const StageHint *stage, bool flag) {
     Hintable *thing = known_last(lower);
     if (thing->stage && thing->stage_flag == flag && thing->stage->stage != stage->stage)
@@ -313,7 +313,7 @@ bool marks_nothing(Lower *lower, const Expr *expr, const Marks *marks) {
 bool hint_choose(Lower *lower, Hintable thing, const Given *own, const Given **given) {
     Frame *frame = lower->frame;
     vec_push(lower->arena, &lower->known, thing);
-    if (own && !own->shard->in) { /* shard alone: as the call says */
+    if (own && !own->shard->in) { /* shard alone: the strategy of the call */
         if (!frame) {
             diag_error(lower->diags, given_span(own), "shard has no strategy");
             diag_hint(lower->diags, "shard ((2, 4), (4, 1)); alone it stands in a cell, where it takes the strategy of the call");

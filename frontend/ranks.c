@@ -1,4 +1,4 @@
-/* ranks: mode manual: what a rank's own number is, values of which each rank has its own, and groups of ranks. In all modes: how many replicas have statistics together. */
+/* ranks: mode manual: the numbers of ranks, values that differ by rank, and groups of ranks. In all modes: how many replicas share statistics. */
 #include "frontend/lower.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ TensorType rank_type(const Lower *lower, TensorType type) {
     return type;
 }
 
-/* The number of each rank: the count of those before it. */
+/* The number of each rank: the count of the ranks before it. */
 static int rank_value(Lower *lower) {
     Graph *graph = lower->graph;
     const TensorType type = {.dtype = I32, .shape = {.ndim = 1, .dim = {graph->replicas}}};
@@ -43,7 +43,7 @@ static int rank_value(Lower *lower) {
     return rank_own(lower, graph_emit(graph, OP_cumsum, &ones, 1, before, "ranks", span), "rank", span);
 }
 
-/* Whose rows the statistics of a batch_norm are of, beside those that its operand shows: what counts them multiplies by it. */
+/* Defines batch_norm_replicas: the number of replicas over whose rows a batch_norm computes statistics. A count of its operand's rows is multiplied by it. */
 static void together_define(Lower *lower) {
     const Settings *settings = &lower->graph->settings;
     const bool together = lower->hidden && settings->mode == MODE_DATA_PARALLEL && settings->batch_norm_global;

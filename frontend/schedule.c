@@ -1,11 +1,11 @@
-/* The learning-rate schedule of a train block: schedule = cosine(warmup = 100, end = 0.1); where all that is in brackets may be left out, so may the brackets. */
+/* The learning-rate schedule of a train block: schedule = cosine(warmup = 100, end = 0.1); where all arguments are optional, the parentheses are too. */
 #include "frontend/lower.h"
 
 enum { WARMUP, END, POWER, EVERY, MILESTONES, GAMMA, UNIT, NARGUMENTS, MOST = 4 };
 
 static const char *const argument_name[NARGUMENTS] = {"warmup", "end", "power", "every", "milestones", "gamma", "unit"};
 
-/* What each takes; the first `required` of it must be there. */
+/* The arguments of each schedule; the first `required` ones must be given. */
 static const struct {
     int n, required, argument[MOST];
     const char *example;

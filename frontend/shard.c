@@ -5,9 +5,9 @@
 
 enum { MAX_TUPLES = sizeof(((Hint *)0)->in) / sizeof(HintTuple), MAX_AXES = sizeof(((HintDim *)0)->axis) / sizeof(const char *) };
 
-/* What a strategy was written with so far: mixing counts and axes is an error at the second kind. */
+/* The form of a strategy so far: mixing counts and axes is an error at the second kind. */
 typedef struct Form {
-    const Expr *count, *axis; /* the first of either; NULL: none yet */
+    const Expr *count, *axis; /* the first of each; NULL: none yet */
 } Form;
 
 /* "dp, tp" */
@@ -57,7 +57,7 @@ static bool mixed(Lower *lower, const Expr *expr, const Form *form) {
     return true;
 }
 
-/* On one rank in all nothing is split, and the same text is meant for more; a stage of one rank cannot do what is asked of it. */
+/* On a single rank nothing is split, without an error: the same text is meant for more ranks. A stage of one rank cannot split: an error. */
 static bool stage_splits(Lower *lower, const HintDim *dim) {
     const Graph *graph = lower->graph;
     if (dim->split == 1 || graph->nranks > 1 || settings_stages(&graph->settings) == 1) return true;
@@ -125,8 +125,8 @@ static int count_tuples(const Expr *expr) {
     return n;
 }
 
-/* The tuples of ((2, 4), (4, 1)), of (((2, 4), (4, 1))), and (2, 4) as the one tuple that it is. one: they are of one tensor, so () is its
- * tuple too, that of a scalar. */
+/* Reads the tuples of ((2, 4), (4, 1)) or (((2, 4), (4, 1))); (2, 4) is a single tuple. one: they are for one tensor, so () is a tuple
+ * too, that of a scalar. */
 static bool tuples_eval(Lower *lower, const Expr *expr, bool one, Form *form, HintTuple *tuples, int *n) {
     Span span = lower_span(lower, expr->loc);
     if (!is_tuple(expr)) {
@@ -280,7 +280,7 @@ const Hint *hint_of_dataset(Lower *lower, const Expr *value) {
 
 /* ---------------------------------------------------------------- the mesh */
 
-/* Adds the axes of a mesh; axes: the list that they belong to. */
+/* Adds the axes of a mesh to the list axes. */
 static bool axes_eval(Lower *lower, const Expr *value, MeshAxes *axes) {
     const Span whole = lower_span(lower, value->loc);
     const Settings *settings = &lower->graph->settings;
@@ -319,9 +319,9 @@ static bool axes_eval(Lower *lower, const Expr *value, MeshAxes *axes) {
     const int nranks = settings->mode == MODE_MANUAL && replicas > 0 ? replicas : lower->graph->nranks;
     const int stages = settings_stages(settings);
     if (nranks * stages == 1 || (nranks == 1 && product == 1))
-        return true; /* nothing to split over: the same text runs on one rank (file_lower forgets the axes) */
+        return true; /* nothing to split over: the same text also runs on one rank (file_lower drops the axes) */
     if (product > nranks || nranks % product != 0) {
-        /* The strategies that name its axes do not count in the other modes, and one rank is what every net is compared with. */
+        /* Strategies with its axes have no effect in other modes, and every net is compared with its run on one rank. */
         if (settings->mode == MODE_STAND_ALONE || settings->mode == MODE_DATA_PARALLEL) {
             axes->n = first;
             return true;

@@ -10,7 +10,7 @@ static const TensorType *type_of(const Lower *lower, int value) {
     return &lower->graph->values.at[value].type;
 }
 
-/* The user's dimensions: without the hidden one. */
+/* The number of the user's dimensions, without the hidden one, and their sizes. */
 static int dims_of(const TensorType *type, const int64_t **dim) {
     *dim = type->shape.dim + type->hidden;
     return type->shape.ndim - type->hidden;
@@ -18,7 +18,7 @@ static int dims_of(const TensorType *type, const int64_t **dim) {
 
 /* ---------------------------------------------------------------- x[..] */
 
-/* What subscripts take of a tensor. */
+/* The region of a tensor that subscripts select. */
 typedef struct Region {
     Attr attr[MAX_ATTRS]; /* of slice: begin, end */
     Attr shape;           /* of reshape */
@@ -41,7 +41,7 @@ static bool bound_eval(Lower *lower, const Expr *bound, int64_t missing, int64_t
     return bound->kind == EXPR_DASH || integer_eval(lower, bound, "a bound", -((int64_t)1 << 48), (int64_t)1 << 48, value);
 }
 
-/* A subscript of the dimension d of size n. */
+/* Applies a subscript to dimension d, of size n. */
 static bool subscript_eval(Lower *lower, const Expr *item, int d, int64_t n, Region *region) {
     int64_t *begin = &region->attr[0].ints[d], *end = &region->attr[1].ints[d];
     const Expr *plain = unbracket(item);
@@ -166,7 +166,7 @@ const Expr *member_base(Lower *lower, const Expr *path) {
     return base;
 }
 
-/* x.T of a matrix, x.mT of matrices: the last two dimensions change places. */
+/* x.T of a matrix, x.mT of matrices: swaps the last two dimensions. */
 static bool transposed(Lower *lower, const Expr *expr, Operand *base, const Outcome *outcome, Operand *out) {
     const int64_t *dim;
     const TensorType type = *type_of(lower, base->value);

@@ -1,4 +1,4 @@
-/* Syntax errors: the lexer's brackets and its messages, and what the parser says about a token that it cannot take. */
+/* Syntax errors: the lexer's brackets and messages, and the parser's messages about an unexpected token. */
 #include "frontend/ast.h"
 #include "ir/layout.h"
 
@@ -54,7 +54,7 @@ int lex_token(Parse *parse, const Loc *loc, int kind) {
     parse->previous = parse->current;
     parse->current = *loc;
     parse->unclosed = false;
-    /* Nobody reads the twenty-first error: what follows is usually noise. */
+    /* Stops at DIAG_MAX_ERRORS errors: what follows is usually noise. */
     if (parse->diags->nerrors >= DIAG_MAX_ERRORS) parse->stopped = true;
     return parse->stopped ? 0 : kind;
 }
@@ -135,7 +135,7 @@ bool lex_begins_paths(const Parse *parse) {
     return is_scaled(parse, parse->current) || is_scaled(parse, parse->previous);
 }
 
-/* Words behind which an expression begins. */
+/* Words after which an expression begins. */
 static bool is_lead(const char *word, int n) {
     static const char *const leads[] = {"let",     "for",  "in",    "if",    "and",   "or",    "not", "return",
                                         "require", "loss", "param", "input", "const", "state", "cell"};
@@ -218,7 +218,7 @@ double lex_real(Parse *parse, const Loc *loc, const char *text) {
     return 1;
 }
 
-/* What ends in a unit of bytes that there is not: GB, gib, G. Whether it does. */
+/* Hints where a number ends in an unknown unit of bytes: GB, gib, G. Returns whether it does. */
 static bool hint_bytes(const Parse *parse, Loc loc) {
     const char *begin = parse->text + loc.begin, *at = parse->text + loc.end;
     const bool byte = at > begin && (at[-1] == 'B' || at[-1] == 'b');
@@ -251,7 +251,7 @@ void lex_bad_path(Parse *parse, const Loc *loc, int n) {
     diag_error(parse->diags, here(parse, *loc), "a path of %d bytes; a path has at most %d", n, (int)MAX_PATH_BYTES);
 }
 
-/* The character that n bytes behind a backslash stand for, and how many of them do; 0: none. */
+/* The character that the n bytes after a backslash stand for; *used: how many of them it takes; 0: none. */
 static char escaped(const char *text, int n, int *used) {
     static const char letters[] = "nt\"\\", meant[] = "\n\t\"\\";
     const char *letter = strchr(letters, text[0]);
@@ -332,7 +332,7 @@ void lex_bad_operator(Parse *parse, const Loc *loc, const char *text) {
 /* Characters that look like one of ours: typed with a foreign keyboard, or pasted from a document. */
 static const struct {
     const char *text;
-    char meant; /* ' ': white space; 0: none that we could go on with */
+    char meant; /* ' ': white space; 0: none with which parsing could continue */
     const char *hint;
 } lookalikes[] = {
     {"\xef\xbb\xbf", ' ', NULL}, /* byte order mark */
@@ -494,7 +494,7 @@ static const char *list_expected(const Parse *parse, const char *const *expected
         if (operators && among(infix, sizeof infix / sizeof *infix, word)) continue;
         if (!strcmp(word, "'shard'") && n > 2) continue;
         if (!strcmp(word, "'recompute'") || !strcmp(word, "'stage'")) continue;
-        if (!strcmp(word, "'('") && among(expected, n, "'='")) continue;  /* mesh alone is written with brackets */
+        if (!strcmp(word, "'('") && among(expected, n, "'='")) continue;  /* only mesh is written with parentheses */
         if (!strcmp(word, "'<-'") && among(expected, n, "'='")) continue; /* few names are states */
         if (!strcmp(word, "','") && n == 2 + among(expected, n, "'<-'") && among(expected, n, "'='"))
             continue; /* few operators have several results */
@@ -507,7 +507,7 @@ static const char *list_expected(const Parse *parse, const char *const *expected
              !strcmp(word, "'loss'")) &&
             among(expected, n, "'='"))
             continue;                                                                 /* settings that read as a sentence */
-        if (!strcmp(word, "';'") && n > 4 && among(expected, n, "'param'")) continue; /* a lone ';' says nothing */
+        if (!strcmp(word, "';'") && n > 4 && among(expected, n, "'param'")) continue; /* a lone ';' has no meaning */
         words[nwords++] = word;
     }
     if (among(expected, n, "'param'")) return "a statement (input, param, const, loss, let, for, if, return, or a name) or '}'";
@@ -525,7 +525,7 @@ static bool is_letter(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-/* What stands at the top of a file and does not belong there. */
+/* Hints at what does not belong at the top level of a file. */
 static void hint_top(const Parse *parse, Loc loc, const char *unexpected) {
     static const char *const statements[] = {"'input'", "'param'", "'const'", "'loss'", "'for'", "'if'", "'return'", "'require'"},
                              *const comments[] = {"a text", "'-'", "'%'", "'*'", "'/'"};
@@ -543,7 +543,7 @@ static void hint_top(const Parse *parse, Loc loc, const char *unexpected) {
         diag_hint(parse->diags, "a file holds net NAME(...) { ... }, train { ... } and parallel { ... }, and cells, hints and imports");
 }
 
-/* How a demand is written, where one begins at the word. */
+/* How a demand (assert, forbid) is written, if one begins at the word. */
 static const char *demand_hint(const Parse *parse, Loc word) {
     if (is_word(parse, word, "assert")) return ASSERTION;
     if (is_word(parse, word, "forbid")) return "a communication is forbidden by forbid all_gather; or forbid all_gather at layer.*;";
@@ -670,7 +670,7 @@ void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *con
     if (among(blocks, sizeof blocks / sizeof *blocks, unexpected) && among(expected, n, "'}'") && parse->nopen > 0) {
         diag_error(parse->diags, span, "expected '}' before %s", found);
         note_opened(parse, parse->open[parse->nopen - 1].loc, parse->open[parse->nopen - 1].kind);
-        parse->stopped = true; /* the braces of all that follows would be off by one */
+        parse->stopped = true; /* all following braces would be off by one */
         return;
     }
     if (!strcmp(unexpected, "'shard'") && !among(expected, n, unexpected) && !parse->hints_open && parse->kind != PARSE_HINT) {
@@ -715,7 +715,7 @@ void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *con
         return;
     }
     bool next_line = loc.line > previous.line && previous.line > 0;
-    bool between = among(expected, n, "'param'") || among(expected, n, "'net'"); /* statements, blocks: a ';' there is nothing missed */
+    bool between = among(expected, n, "'param'") || among(expected, n, "'net'"); /* between statements or blocks no ';' is missing */
     if (among(expected, n, "';'") && !between && (next_line || at_end || !strcmp(unexpected, "'}'"))) {
         diag_error(parse->diags, here(parse, previous), "expected ';' after %s", quote(parse, previous));
         return;

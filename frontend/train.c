@@ -28,7 +28,7 @@ bool call_builtin(Lower *lower, const Expr *value, const char *what, const Built
         }
         if (builtins[i].eval) {
             Expr named = *value;
-            named.text = names[i]; /* Adam is adam */
+            named.text = names[i]; /* Adam means adam */
             return builtins[i].eval(lower, &named);
         }
         diag_error(lower->diags, span, "%s is not built yet", name);
@@ -104,7 +104,7 @@ static bool eval_seed(Lower *lower, const Expr *value) {
     return ok;
 }
 
-/* Whether `steps` stands behind a number. */
+/* Whether `steps` follows the number. */
 static bool steps_unit(const Expr *what) {
     const Expr *unit = what->next;
     return unit && unit->kind == EXPR_NAME && (strcmp(unit->text, "steps") == 0 || strcmp(unit->text, "step") == 0);
@@ -115,7 +115,7 @@ bool steps_eval(Lower *lower, const Expr *what, bool *given, int64_t *steps) {
     return !*given || integer_eval(lower, what, "the number of steps", 1, INT32_MAX, steps);
 }
 
-/* checkpoint every epoch; checkpoint every 100 steps; or every 100; and behind it: keep 3 best f1 */
+/* checkpoint every epoch; checkpoint every 100 steps; or every 100; and after it: keep 3 best f1 */
 static bool eval_checkpoint(Lower *lower, const Expr *value) {
     Settings *settings = &lower->graph->settings;
     const Expr *what = value->kind == EXPR_CALL && strcmp(value->text, "every") == 0 ? value->items : NULL;
@@ -228,7 +228,7 @@ bool train_lower(Lower *lower, const Block *block) {
     bool given[NTRAIN] = {false};
     if (!settings_lower(lower, block, "train", train_settings, ntrain_settings, parallel_settings, nparallel_settings, "parallel", given))
         return false;
-    if (given[STEPS] && settings->steps == 0) settings->epochs = 0; /* no training: in a plan 0 steps are as many as there are */
+    if (given[STEPS] && settings->steps == 0) settings->epochs = 0; /* no training: in a plan, 0 steps mean as many as the data has */
     if (given[UNEVEN] && !given[LAST]) settings->last = LAST_SHORT;
     bool ok = data_complete(lower, block, given[STEPS]);
     if (!given[DATA] && graph_declared(lower->graph) > 0) {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum { USER_NDIM = MAX_NDIM - 1 };
-static const int64_t max_elements = (int64_t)1 << 48; /* as for results of operators: bytes and products stay far from overflow */
+static const int64_t max_elements = (int64_t)1 << 48; /* as for operators' results: bytes and products stay far from overflow */
 
 const char *type_text(Lower *lower, const TensorType *type) {
     TensorType shown = *type;
@@ -115,7 +115,7 @@ bool literal_eval(Lower *lower, const Expr *expr, const TensorType *type, double
     return literal_level(lower, expr, type, 0, &data);
 }
 
-/* Memory for a literal of this type: no more elements than the text can hold, whatever the type claims. */
+/* Memory for a literal of this type: at most as many elements as the text can hold, whatever the type claims. */
 static double *literal_alloc(Lower *lower, const Expr *expr, const TensorType *type) {
     int64_t elements = shape_elements(&type->shape), written = expr->loc.end - expr->loc.begin;
     return arena_alloc(lower->arena, sizeof(double) * (size_t)(elements < written ? elements : written) + sizeof(double));
@@ -244,7 +244,7 @@ static bool init_kaiming(Lower *lower, const Expr *expr, const TensorType *type,
     return true;
 }
 
-/* 0 where a column is not behind its row, else the number: added to scores, it keeps places from seeing those behind them. */
+/* 0 where the column is at most the row, else the number: added to scores, it masks later places (a causal mask). */
 static bool init_causal(Lower *lower, const Expr *expr, const TensorType *type, Init *init) {
     static const char *const parameters[] = {"behind"};
     enum { MOST_ELEMENTS = 1 << 22 };
@@ -285,7 +285,7 @@ bool is_init_name(const char *name) {
     return false;
 }
 
-/* The row of inits that a NAME or CALL names; -1 after a diagnostic. */
+/* The index in inits that a NAME or CALL names; -1 after a diagnostic. */
 static int init_find(Lower *lower, const Expr *expr) {
     const char *names[NINITS];
     for (int i = 0; i < NINITS; i++)

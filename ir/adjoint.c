@@ -1,6 +1,6 @@
 /* Gradients by operator: each function adds the nodes that turn the results' gradients into the operands'. Every node goes through
- * graph_emit_gradient with the parts that its tensors play, so that its factors are the forward operator's: a value of the result's shape
- * plays the result (PART_OUT), one of an operand's shape the operand. Attributes speak of shapes without the hidden dimension. */
+ * graph_emit_gradient, which maps its factors to the forward operator's. For each tensor it is told which tensor of the forward operator has
+ * the same shape: the result (PART_OUT) or an operand. Shapes in attributes leave the hidden dimension out. */
 #include "ir/graph.h"
 #include "ir/rules.h"
 
@@ -29,7 +29,7 @@ static int emit2(Graph *graph, int node, OpCode op, int a, int a_part, int b, in
     return graph_emit_gradient(graph, node, op, (int[]){a, b}, (int[]){a_part, b_part}, 2, out_part, NULL, name);
 }
 
-/* A value of the result's shape summed to the shape of an operand that was broadcast; itself where it was not. */
+/* Sums a value of the result's shape to the shape of an operand that was broadcast; returns the value itself where it was not. */
 static int unbroadcast(Graph *graph, int node, int value, int operand) {
     int target = graph->nodes.at[node].in[operand];
     if (shape_equal(&graph->values.at[value].type.shape, &graph->values.at[target].type.shape)) return value;
@@ -106,7 +106,7 @@ void adjoint_cos(Graph *graph, int node, const int *dy, int *dx) {
     dx[0] = emit1(graph, node, OP_neg, adjoint_times(graph, node, OP_sin, dy[0]), 0, 0, NULL, grad_name(graph, node, 0));
 }
 
-/* What operand i takes of dy: all where it is the larger one, half where both are equal, else nothing. turned: the smaller one. */
+/* The part of dy that operand i gets: all where it is the larger one, half where both are equal, else none. turned: the smaller one. */
 static int adjoint_of_larger(Graph *graph, int node, int i, bool turned, int dy) {
     const int *in = graph->nodes.at[node].in, other = 1 - i, first = turned ? other : i;
     int share = emit2(graph, node, OP_max_share, in[first], first, in[1 - first], 1 - first, PART_OUT, grad_name(graph, node, i));
@@ -135,7 +135,7 @@ static int emit_where(Graph *graph, int node, int cond, int cond_part, int a, in
     return graph_emit_gradient(graph, node, OP_where, (int[]){cond, a, b}, (int[]){cond_part, a_part, b_part}, 3, out_part, NULL, name);
 }
 
-/* y = a^b: da = dy b a^(b - 1), 0 where b is; db = dy y log(a), 0 where a is. */
+/* y = a^b: da = dy b a^(b - 1), 0 where b is 0; db = dy y log(a), 0 where a is 0. */
 void adjoint_pow(Graph *graph, int node, const int *dy, int *dx) {
     const int a = graph->nodes.at[node].in[0], b = graph->nodes.at[node].in[1], y = graph->nodes.at[node].out[0];
     const int zero = emit_constant(graph, node, 0), one = emit_constant(graph, node, 1);
@@ -178,7 +178,7 @@ void adjoint_mean(Graph *graph, int node, const int *dy, int *dx) {
     dx[0] = adjoint_of_reduction(graph, node, OP_mean_grad, dy[0]);
 }
 
-/* The elements that equal the maximum, or minimum, share dy: mask * (dy / count), count the sum of the mask. Where a reduced axis is split, only count is
+/* The elements that equal the maximum, or minimum, share dy: mask * (dy / count), with count the sum of the mask. Where a reduced axis is split, only count is
  * a partial sum; nothing is gathered. */
 void adjoint_max(Graph *graph, int node, const int *dy, int *dx) {
     const Node forward = graph->nodes.at[node]; /* a copy: nodes are added */
@@ -213,7 +213,7 @@ void adjoint_slice(Graph *graph, int node, const int *dy, int *dx) {
     dx[0] = emit1(graph, node, OP_slice_grad, dy[0], PART_OUT, 0, attr, grad_name(graph, node, 0));
 }
 
-/* What is put around x is what the gradient of a slice puts around dy: zeros. */
+/* The gradient of a slice pads with zeros, so its own gradient is the slice. */
 void adjoint_slice_grad(Graph *graph, int node, const int *dy, int *dx) {
     const Node *forward = &graph->nodes.at[node];
     const Attr attr[MAX_ATTRS] = {forward->attr[0], forward->attr[1]};
@@ -249,7 +249,7 @@ void adjoint_concat(Graph *graph, int node, const int *dy, int *dx) {
     }
 }
 
-/* Each result is a slice of its own. */
+/* Each result becomes a slice of its own. */
 void split_split(Graph *graph, const Node *node, int *out) {
     const Attr whole = shape_attr(graph, node->in[0]);
     const int axis = axis_of(&node->attr[1], whole.n);
@@ -261,7 +261,7 @@ void split_split(Graph *graph, const Node *node, int *out) {
     }
 }
 
-/* The results' gradients behind each other; a result that nobody used has none: zeros. */
+/* Concatenates the results' gradients; zeros stand for a result that nobody used. */
 void adjoint_split(Graph *graph, int node, const int *dy, int *dx) {
     const Node forward = graph->nodes.at[node];
     const char *name = grad_name(graph, node, 0);
@@ -312,7 +312,7 @@ static char *spec_letters(char *at, const int8_t *factor, const TensorType *type
     return at;
 }
 
-/* Whether a value is a parameter that was cast to 16 bits, for products alone: their sums are then wanted as the parameter is, and not rounded on the way. */
+/* Whether a value is a parameter that was cast to 16 bits, and is used by products alone: its gradients are computed as f32, and not rounded to 16 bits. */
 static bool is_narrowed_parameter(const Graph *graph, int value) {
     const Node *cast = graph_producer(graph, value);
     if (cast->op != OP_cast || !dtype_is_half(graph->values.at[value].type.dtype) || graph->values.at[cast->in[0]].type.dtype != F32)
@@ -325,8 +325,8 @@ static bool is_narrowed_parameter(const Graph *graph, int value) {
     return from->op == OP_read;
 }
 
-/* The gradient of operand `wanted` of a product of two operands: the einsum of dy with the other one that keeps the wanted one's letters,
- * which sums over batch dimensions where the wanted one was broadcast. */
+/* The gradient of operand `wanted` of a product of two operands: the einsum of dy with the other operand that keeps the letters of
+ * `wanted`. It sums over the batch dimensions in which `wanted` was broadcast. */
 static int product_grad(Graph *graph, int node, int wanted, int dy) {
     const Node *forward = &graph->nodes.at[node];
     const Rule *rule = forward->rule;
@@ -390,11 +390,11 @@ void adjoint_embedding(Graph *graph, int node, const int *dy, int *dx) {
 
 /* ---------------------------------------------------------------- element types, selection */
 
-/* Between reals the same numbers; what was an integer, or becomes one, has no gradient. */
+/* A cast between reals casts dy back; a cast from or to an integer has no gradient. */
 void adjoint_cast(Graph *graph, int node, const int *dy, int *dx) {
     DType from = graph->values.at[graph->nodes.at[node].in[0]].type.dtype;
     if (!dtype_is_float(from) || !dtype_is_float(graph->values.at[dy[0]].type.dtype)) return;
-    if (from == graph->values.at[dy[0]].type.dtype) { /* of a wide product */
+    if (from == graph->values.at[dy[0]].type.dtype) { /* dy is already of that type: it comes from a wide product */
         dx[0] = dy[0];
         return;
     }
@@ -402,7 +402,7 @@ void adjoint_cast(Graph *graph, int node, const int *dy, int *dx) {
     dx[0] = emit1(graph, node, OP_cast, dy[0], PART_OUT, 0, attr, grad_name(graph, node, 0));
 }
 
-/* dy where the operand was taken, else 0. */
+/* An operand's gradient is dy where its element was taken, else 0. */
 void adjoint_where(Graph *graph, int node, const int *dy, int *dx) {
     const Node forward = graph->nodes.at[node];
     const int zero = emit_constant(graph, node, 0);
@@ -417,7 +417,7 @@ void adjoint_where(Graph *graph, int node, const int *dy, int *dx) {
 
 /* ---------------------------------------------------------------- composites */
 
-/* "loss.max" for what a composite is made of. */
+/* Adds one operator of a composite's expansion, named "loss.max" and the like. */
 static int emit_part(Graph *graph, const Node *node, OpCode op, const int *in, int nin, const Attr *attr, const char *what) {
     return graph_emit(graph, op, in, nin, attr, arena_printf(graph->arena, "%s.%s", node->name, what), node->span);
 }
@@ -428,7 +428,7 @@ static int constant_like(Graph *graph, const Node *node, int value, double numbe
     return graph_constant(graph, single, NULL, number, arena_printf(graph->arena, "%s.%s", node->name, what), node->span);
 }
 
-/* The mean over the rows whose label counts. */
+/* The mean over the rows whose label is not ignored. */
 static int mean_of_kept(Graph *graph, const Node *node, int rows, int keep) {
     const Attr to[MAX_ATTRS] = {{.given = true, .text = dtype_name[graph->values.at[rows].type.dtype]}};
     int ones = emit_part(graph, node, OP_cast, &keep, 1, to, "kept");
@@ -436,7 +436,7 @@ static int mean_of_kept(Graph *graph, const Node *node, int rows, int keep) {
     return emit_part(graph, node, OP_div, (int[]){sum, count}, 2, NULL, "mean");
 }
 
-/* A label that is ignored picks element 0, and its row is 0. */
+/* A row with an ignored label picks element 0, and then counts as 0. */
 void expand_cross_entropy(Graph *graph, const Node *node, int *out) {
     const int logits = node->in[0];
     int label = node->in[1], keep = -1;
@@ -460,7 +460,7 @@ void expand_cross_entropy(Graph *graph, const Node *node, int *out) {
     out[0] = rows;
 }
 
-/* The first place at which the element is the largest; where the axis is split both are numbers a row: a maximum, a minimum. */
+/* The first place of the largest element. Where the axis is split, only one number a row is reduced, twice: a maximum, then a minimum. */
 void expand_argmax(Graph *graph, const Node *node, int *out) {
     const char *name = node->name;
     Span span = node->span;
@@ -472,8 +472,8 @@ void expand_argmax(Graph *graph, const Node *node, int *out) {
     out[0] = graph_emit(graph, OP_first, &places, 1, axis, arena_printf(graph->arena, "%s.first", name), span);
 }
 
-/* max(x, 0) - x t + log(1 + exp(-|x|)) for each element: -(t log(p) + (1 - t) log(1 - p)) with p = sigmoid(x), which keeps its digits where it is small. The gradient is
- * sigmoid(x) - t for every x: at 0 the maximum has a half, and |x| nothing. */
+/* max(x, 0) - x t + log(1 + exp(-|x|)) for each element: -(t log(p) + (1 - t) log(1 - p)) with p = sigmoid(x), but accurate where that is small. The gradient is
+ * sigmoid(x) - t for every x: at 0 the gradient of the maximum is a half, and that of |x| is 0. */
 void expand_bce_with_logits(Graph *graph, const Node *node, int *out) {
     const char *name = node->name, *reduction = node->attr[0].given ? node->attr[0].text : NULL;
     const bool sum = reduction && strcmp(reduction, "sum") == 0, each = reduction && strcmp(reduction, "none") == 0;

@@ -1,4 +1,4 @@
-/* arena: memory of one phase in growing blocks, freed all at once; large allocations have blocks of their own, which arena_release can free. */
+/* arena: memory of one phase in growing blocks, freed all at once. Large allocations have blocks of their own, which arena_release can free. */
 #include "ir/base.h"
 
 #include <assert.h>
@@ -10,7 +10,7 @@
 typedef struct ArenaBlock {
     struct ArenaBlock *next; /* older */
     size_t used, cap;        /* bytes of data */
-    bool zero;               /* all of it, from the beginning */
+    bool zero;               /* the whole block was allocated zeroed */
     alignas(max_align_t) unsigned char data[];
 } ArenaBlock;
 
@@ -34,7 +34,7 @@ void arena_finish(Arena *arena) {
     *arena = (Arena){0};
 }
 
-/* *zero: whether it is zeroed. */
+/* *zero: whether the memory is already zeroed. */
 static void *take(Arena *arena, size_t bytes, bool *zero) {
     const size_t align = alignof(max_align_t);
     if (bytes > SIZE_MAX / 4) out_of_memory(bytes);
@@ -46,7 +46,7 @@ static void *take(Arena *arena, size_t bytes, bool *zero) {
         if (cap > BLOCK_MAX_BYTES) cap = BLOCK_MAX_BYTES;
         const bool whole = cap < bytes;
         if (whole) cap = bytes;
-        /* Of a block that one allocation fills pages that are never used take no memory. */
+        /* A block for one allocation comes from calloc: its pages that are never used take no memory. */
         ArenaBlock *fresh = whole ? calloc(1, sizeof *fresh + cap) : malloc(sizeof *fresh + cap);
         if (!fresh) out_of_memory(bytes);
         *fresh = (ArenaBlock){.next = block, .cap = cap, .zero = whole};
@@ -83,7 +83,7 @@ char *arena_copy(Arena *arena, const char *text, size_t length) {
 }
 
 char *arena_vprintf(Arena *arena, const char *format, va_list args) {
-    char brief[128]; /* most texts are: they are formatted once */
+    char brief[128]; /* most texts fit, and are formatted only once */
     va_list again;
     va_copy(again, args);
     int n = vsnprintf(brief, sizeof brief, format, again);
@@ -106,7 +106,7 @@ char *arena_printf(Arena *arena, const char *format, ...) {
 }
 
 void *vec_room(Arena *arena, const void *at, int *cap, int n, int room, size_t item_bytes) {
-    bool zero; /* of no matter: items are written before they are read */
+    bool zero; /* not needed: items are written before they are read */
     if (item_bytes > SIZE_MAX / 4 / (size_t)room) out_of_memory(SIZE_MAX);
     void *result = take(arena, (size_t)room * item_bytes, &zero);
     if (n) memcpy(result, at, (size_t)n * item_bytes);

@@ -1,8 +1,8 @@
-/* attention: softmax(scale q k^T) v without the matrix of scores: its rule, its gradient, and what stands for it where a strategy splits the keys. Beside y it gives
- * of each query the largest score and the sum of exp(score - largest), f32 where q has 16 bits: what its gradient needs to compute the scores again. Where keys are split, each rank has the
- * largest of its own and then sums over its own: a maximum, a sum and a product are completed, a row of v for each query. Tensors:
+/* attention: softmax(scale q k^T) v without the matrix of scores: its rule, its gradient, and its expansion where a strategy splits the keys. Beside y it returns,
+ * for each query, the largest score and the sum of exp(score - largest), in f32 where q has 16 bits: its gradient needs them to compute the scores again. Where keys are split,
+ * each rank computes the largest score and then the sums over its own keys. Ranks reduce a maximum, a sum, and a row as wide as v for each query. Tensors:
  *   q [lead.., share, m, d], k [lead.., n, d], v [lead.., n, e], y [lead.., share, m, e], numbers a query [lead.., share, m, 1], mask: broadcast to [lead.., share, m, n]
- * share, the queries' heads that have one head of keys and values, is left out where q has as many dimensions as k. (Milakov and Gimelshein, "Online normalizer
+ * share, the number of query heads per head of keys and values, is left out where q has as many dimensions as k. (Milakov and Gimelshein, "Online normalizer
  * calculation for softmax", 2018; Dao et al., "FlashAttention", 2022; grouped heads: Ainslie et al., "GQA", 2023.) */
 #include "ir/expansion.h"
 
@@ -13,7 +13,7 @@
 enum { CAUSAL, SCALE }; /* attributes, of all four operators */
 enum { Q, K, V, MASK }; /* operands of attention */
 
-/* The letters of tensors: the factors of its leading dimensions, of queries and of keys; the widths are none. */
+/* The factors of the leading dimensions, of the queries and of the keys; the widths are no factors. */
 typedef struct Letters {
     int lead, share; /* dimensions; 0 or 1 */
     int m, n;        /* factors */
@@ -26,7 +26,7 @@ static bool differ(RuleError *error, int operand, const TensorType *in, int othe
                        shape_text(&in[operand].shape, b), what);
 }
 
-/* Heads of q that a multiple of k's heads: what they are called elsewhere. */
+/* Where q has a multiple of k's heads in one dimension: hints at the form that is expected here. */
 static void hint_groups(RuleError *error, const Shape *q, const Shape *k) {
     const int heads = q->ndim - 3;
     if (q->ndim == k->ndim && heads >= 0 && k->dim[heads] > 0 && q->dim[heads] % k->dim[heads] == 0)
@@ -56,7 +56,7 @@ static bool letters_open(const TensorType *in, int q, int k, Letters *letters, R
     return true;
 }
 
-/* v has the keys' dimensions but for its width. */
+/* v has the dimensions of the keys, except for its width. */
 static bool values_fit(const TensorType *in, int k, int v, Letters *letters, RuleError *error) {
     const Shape *keys = &in[k].shape, *values = &in[v].shape;
     bool fits = values->ndim == keys->ndim;
@@ -85,7 +85,7 @@ static bool mask_fits(const TensorType *in, int q, int mask, const Letters *lett
                        shape_text(&scores, b));
 }
 
-/* The dimensions of queries but the last one; of keys likewise. */
+/* Maps all dimensions of the queries but the last one to factors; map_keys does so for the keys. */
 static void map_queries(int8_t *map, const Letters *letters) {
     for (int f = 0; f <= letters->m; f++)
         map[f] = (int8_t)f;
@@ -96,7 +96,7 @@ static void map_keys(int8_t *map, const Letters *letters) {
     map[letters->lead] = (int8_t)letters->n;
 }
 
-/* Result o like the queries, with this width. */
+/* Gives result o the dimensions of the queries, with this width. */
 static void give_queries(const TensorType *in, const Letters *letters, int64_t width, Rule *rule, int o) {
     rule->result[o] = in[0];
     rule->result[o].shape.dim[letters->m + 1] = width;
@@ -108,7 +108,7 @@ static bool scale_fits(const Attr *attr, RuleError *error) {
            rule_reject(error, -1, SCALE, "scale is %g, and must be a number", attr[SCALE].f);
 }
 
-/* A score's products run over the widths; where it is causal half of the scores are computed. */
+/* The products of a score run over the widths. Where attention is causal, only half of the scores are computed. */
 static void set_depth(Rule *rule, int64_t widths, const Attr *attr) {
     rule->depth = widths;
     rule->halved = attr[CAUSAL].i;
@@ -142,7 +142,7 @@ bool rule_attention_most(const TensorType *in, int nin, const Attr *attr, Rule *
     return true;
 }
 
-/* Operand `at` has the queries' dimensions and this width. */
+/* Whether operand `at` has the queries' dimensions and this width. */
 static bool queries_fit(const TensorType *in, int at, int64_t width, const Letters *letters, Rule *rule, RuleError *error) {
     Shape shape = in[Q].shape;
     shape.dim[shape.ndim - 1] = width;
@@ -189,12 +189,12 @@ bool rule_attention_grad(const TensorType *in, int nin, const Attr *attr, Rule *
 
 /* ---------------------------------------------------------------- gradient */
 
-/* Parts of operands of the gradient in the operator that it is one of. */
+/* For each operand of the gradient, the part that it plays in the gradient's origin. */
 typedef struct GradParts {
     int q, k, v, y, most, sum, mask;
 } GradParts;
 
-/* Of operands in the order of the gradient; out: its three results. */
+/* in: the operands in the order of the gradient operator; out: its three results. */
 static void emit_gradient(Graph *graph, int origin, const int *in, int nin, const GradParts *of, const Attr *attr, const char *const *name,
                           int *out) {
     const int part[MAX_IN] = {of->q, of->y, of->k, of->v, of->y, of->most, of->sum, of->mask};
@@ -230,7 +230,7 @@ void split_attention(Graph *graph, const Node *node, int *out) {
         graph_emit(graph, OP_attention_sums, all, 4 + masked, node->attr, arena_printf(graph->arena, "%s.sum", name), node->span);
     const int product = graph_producer(graph, sum)->out[1];
     int divisor = sum;
-    if (masked) { /* a query that has no key: its sum is 0, and so is what it gets */
+    if (masked) { /* a query that may see no key has the sum 0, and gets the result 0 */
         TensorType number = graph->values.at[sum].type;
         number.shape.ndim = number.hidden;
         const int zero = graph_constant(graph, number, NULL, 0, arena_printf(graph->arena, "%s.zero", name), node->span);
@@ -244,7 +244,7 @@ void split_attention(Graph *graph, const Node *node, int *out) {
     out[2] = sum;
 }
 
-/* The same operator: the keys are a factor like others of it. Its origin is, of the forward expansion, what gives the sums. */
+/* The gradient stays one operator: it can split the keys like any factor. Its origin becomes the node of the forward expansion that computes the sums. */
 void split_attention_grad(Graph *graph, const Node *node, int *out) {
     const Node *quotient = &graph->nodes.at[node->origin];
     if (quotient->op == OP_cast) quotient = graph_producer(graph, quotient->in[0]);

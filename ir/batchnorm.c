@@ -1,6 +1,6 @@
-/* batchnorm: batch_norm, of each channel (dimension 1 of x) over all other dimensions: rules, the gradient, and what stands for both where a strategy splits those.
- * Then nothing but numbers a channel crosses ranks: forward the mean and the variance; backward the gradients of weight and bias, which the gradient of x is made of.
- * In mode data_parallel with `batch_norm = global` the rows of all replicas, behind each other, are what one batch_norm is of. */
+/* batchnorm: batch_norm, of each channel (dimension 1 of x) over all other dimensions: rules, the gradient, and the expansions of both where a strategy splits those.
+ * Then only one number per channel crosses ranks: forward the mean and the variance; backward the gradients of weight and bias, from which that of x is computed.
+ * In mode data_parallel with `batch_norm = global`, one batch_norm is computed over the concatenated rows of all replicas. */
 #include "ir/expansion.h"
 
 #include <assert.h>
@@ -9,12 +9,12 @@
 
 enum { CHANNEL = 1 };                   /* the dimension of the channels */
 enum { X, DY, WEIGHT, MEAN, VARIANCE }; /* operands of the gradient */
-enum { PART_CHANNEL = 1 };              /* the operand of the last node of the forward expansion that has a number a channel */
-enum { REDUCTIONS = 2 };                /* in either direction */
+enum { PART_CHANNEL = 1 };              /* the operand with one number per channel, of the last node of the forward expansion */
+enum { REDUCTIONS = 2 };                /* forward, and backward */
 
 /* ---------------------------------------------------------------- rules */
 
-/* The factors are x's dimensions. The operands from `first` on have an element a channel. */
+/* The factors are x's dimensions. The operands from `first` on have one element per channel. */
 static bool channel_factors(const TensorType *in, int nin, int first, const Attr *eps, Rule *rule, RuleError *error) {
     const Shape *x = &in[X].shape;
     char text[SHAPE_TEXT_BYTES];
@@ -35,7 +35,7 @@ static bool channel_factors(const TensorType *in, int nin, int first, const Attr
     return true;
 }
 
-/* Result 0 is as x, the others as operand `channel`. */
+/* Result 0 has the type and factors of x, the others those of operand `channel`. */
 static bool channel_results(const TensorType *in, int channel, Rule *rule) {
     for (int o = 0; o < rule->nout; o++) {
         const int like = o == 0 ? X : channel;
@@ -66,10 +66,10 @@ static Attr sizes_of(const Graph *graph, int x) {
     return attr;
 }
 
-/* {axes, keep_dims} of a reduction of x to a number a channel, [1, c, 1, ..]. */
+/* {axes, keep_dims} of a reduction of x to one number per channel, [1, c, 1, ..]. */
 static void to_channels(const Graph *graph, int x, Attr attr[MAX_ATTRS]) {
     const int ndim = sizes_of(graph, x).n;
-    reduction_along(attr, 1, ndim - 1); /* as many axes as there are but the channels */
+    reduction_along(attr, 1, ndim - 1); /* all axes but that of the channels */
     attr[0].ints[0] = 0;
     for (int d = CHANNEL + 1; d < ndim; d++)
         attr[0].ints[d - 1] = d;
@@ -86,7 +86,7 @@ static void channel_shape(const Graph *graph, int x, bool wide, Attr attr[MAX_AT
         attr[a] = a == 0 ? sizes : (Attr){0};
 }
 
-/* A scalar constant beside a value. */
+/* A scalar constant of a value's element type. */
 static int number_beside(Graph *graph, const Node *node, int value, double number, const char *what) {
     TensorType type = graph->values.at[value].type;
     type.shape.ndim = type.hidden;
@@ -95,7 +95,7 @@ static int number_beside(Graph *graph, const Node *node, int value, double numbe
 
 /* ---------------------------------------------------------------- all replicas' rows */
 
-/* A value of every replica as its dimension 0; as [rows, ..], of all replicas behind each other; and back. */
+/* Turns a value of every replica into one plain tensor [rows, ..], with the replicas' rows concatenated; hide: the way back. */
 static int of_all(Graph *graph, const Node *node, int value, const Shape *shape, bool hide, const char *what) {
     const Attr hiding[MAX_ATTRS] = {{.given = hide, .i = hide}};
     Attr sizes[MAX_ATTRS] = {{.given = true, .n = shape->ndim}};
@@ -105,7 +105,7 @@ static int of_all(Graph *graph, const Node *node, int value, const Shape *shape,
     return hide ? expand_emit(graph, node, OP_expose, value, -1, hiding, what) : value;
 }
 
-/* A number a channel, the same of all replicas. */
+/* Gives every replica the same number per channel. */
 static int for_each_replica(Graph *graph, const Node *node, int number, const char *what) {
     const Shape *x = &graph->values.at[node->in[0]].type.shape;
     const Attr hide[MAX_ATTRS] = {{.given = true, .i = 1}};
@@ -114,8 +114,8 @@ static int for_each_replica(Graph *graph, const Node *node, int number, const ch
     return expand_emit(graph, node, OP_expose, expand_emit(graph, node, OP_add, zeros, number, NULL, what), -1, hide, what);
 }
 
-/* Weight and bias come last, of each replica: so their gradients are averaged, or added up, as those of other parameters. Of halves everything is computed in f32, and y
- * rounded once. */
+/* Each replica applies weight and bias last: so their gradients are averaged, or added up, like those of other parameters. With 16-bit elements all is computed in
+ * f32, and y is rounded once. */
 void spread_batch_norm(Graph *graph, const Node *node, int *out) {
     const int x = node->in[0];
     const TensorType type = graph->values.at[x].type;
@@ -143,14 +143,14 @@ void spread_batch_norm(Graph *graph, const Node *node, int *out) {
 
 /* ---------------------------------------------------------------- gradient */
 
-/* A value that lies as x, as another element type. */
+/* Casts a value that has x's dimensions to another element type. */
 static int gradient_cast(Graph *graph, int node, int value, DType dtype, const char *name) {
     const Attr to[MAX_ATTRS] = {{.given = true, .text = dtype_name[dtype]}};
     if (graph->values.at[value].type.dtype == dtype) return value;
     return graph_emit_gradient(graph, node, OP_cast, &value, (int[]){0}, 1, 0, to, name);
 }
 
-/* What the results mean and variance, a number a channel each, add to the gradient of x: dmean / count, 2 (x - mean) dvariance / count. Of halves computed in f32. */
+/* What the results mean and variance, one number per channel each, add to the gradient of x: dmean / count, 2 (x - mean) dvariance / count. In f32 for 16-bit elements. */
 static int adjoint_of_statistic(Graph *graph, const Node *forward, int node, int result, int dy) {
     const int x = forward->in[X];
     const DType dtype = graph->values.at[x].type.dtype;
@@ -192,7 +192,7 @@ void adjoint_batch_norm(Graph *graph, int node, const int *dy, int *dx) {
 
 /* ---------------------------------------------------------------- dimensions that are split */
 
-/* Of mean and variance, and x less the mean, which each pass over x computes for itself: it is cheaper than to keep it. Of halves everything is computed in f32, and y
+/* x - mean is computed twice, once for each pass over x: that is cheaper than keeping it. With 16-bit elements all is computed in f32, and y is
  * rounded once. */
 void split_batch_norm(Graph *graph, const Node *node, int *out) {
     const DType dtype = graph->values.at[node->in[X]].type.dtype, exact = dtype_widened(dtype);
@@ -220,7 +220,7 @@ void split_batch_norm(Graph *graph, const Node *node, int *out) {
 /* With n the normalised elements: the gradient of bias is the sum of dy, that of weight the sum of dy n, that of x
  * (dy - dbias / count - n dweight / count) weight root. */
 void split_batch_norm_grad(Graph *graph, const Node *node, int *out) {
-    const Node *last = &graph->nodes.at[node->origin]; /* of the forward expansion; of halves its cast */
+    const Node *last = &graph->nodes.at[node->origin]; /* of the forward expansion; with 16-bit elements its cast */
     const int origin = last->op == OP_cast ? graph->values.at[last->in[0]].node : node->origin;
     const DType dtype = graph->values.at[node->in[X]].type.dtype, exact = dtype_widened(dtype);
     double count = 1;

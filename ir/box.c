@@ -1,5 +1,5 @@
-/* Boxes, and what moves between two layouts. No function here looks at a list of ranks: each computes on the digits of rank
- * numbers, and enumerates only those digits in which the ranks concerned can differ. */
+/* Boxes, and what moves between two layouts. No function here walks a list of all ranks: each computes with the digits of rank
+ * numbers, and enumerates only the digits in which the ranks concerned can differ. */
 #include "ir/layout.h"
 
 #include <assert.h>
@@ -95,7 +95,7 @@ void halo_range(const Halo *halo, int64_t size, int64_t *begin, int64_t *end) {
     *end = some && first <= last ? last + 1 : 0;
 }
 
-/* Of a dimension, or of what its halo says, the range whose digits are those of `number`. */
+/* The range that the digits of `number` choose, of a dimension or, with a halo, of what the halo's digits divide. */
 static void digits_range(const Layout *layout, int dim, int64_t size, int number, int64_t *begin, int64_t *end) {
     *begin = 0;
     *end = size;
@@ -105,14 +105,14 @@ static void digits_range(const Layout *layout, int dim, int64_t size, int number
     }
 }
 
-/* The range of a dimension that the ranks hold whose digits of that dimension are those of `number`. */
+/* The range of a dimension held by the ranks whose digits of that dimension are those of `number`. */
 static void dim_range(const Layout *layout, int dim, int64_t size, int number, int64_t *begin, int64_t *end) {
     const Halo *halo = layout_halo(layout, dim);
     digits_range(layout, dim, halo ? halo->of : size, number, begin, end);
     if (halo) halo_range(halo, size, begin, end);
 }
 
-/* Further dimensions than there are stay as they are: pieces ask for many boxes. */
+/* Leaves entries of box beyond the shape's dimensions unset, to be fast: pieces ask for many boxes. */
 static void position_box(const Layout *layout, const Shape *shape, int position, Box *box) {
     assert(layout->ndim == shape->ndim);
     box->ndim = shape->ndim;
@@ -125,7 +125,7 @@ static void position_box(const Layout *layout, const Shape *shape, int position,
         dim_range(layout, i, shape->dim[i], position, &box->begin[i], &box->end[i]);
 }
 
-/* What a position has of a box that is not empty; its other dimensions are not looked at once it is known to have nothing of one. */
+/* The intersection of a position's box with a box that is not empty; stops at the first dimension in which it is empty. */
 static bool position_meets(const Layout *layout, const Shape *shape, int position, const Box *box, Box *both) {
     both->ndim = shape->ndim;
     both->nothing = box->nothing || !layout_has_rank(layout, position);
@@ -162,7 +162,7 @@ static int number_of(const Digit *digits, int n, int64_t index) {
     return (int)number;
 }
 
-/* The number of the index behind that of `number`, whose digits have these values; 0 behind the last. */
+/* The number for the next index after that of `number`, whose digits have these values; 0 after the last. */
 static int number_behind(const Digit *digits, int n, int *value, int number) {
     for (int i = n - 1; i >= 0; i--) {
         if (++value[i] < digits[i].size) return number + digits[i].stride;
@@ -172,7 +172,7 @@ static int number_behind(const Digit *digits, int n, int *value, int number) {
     return number;
 }
 
-/* The longest range of a dimension: of the first part; with a halo, at the ends of the dimension ranges may be shorter. */
+/* The longest range of a dimension: that of the first part. With a halo, ranges at the ends of the dimension may be shorter. */
 static int64_t longest_range(const Layout *layout, int dim, int64_t size) {
     const int64_t parts = layout_halo(layout, dim) ? layout_split(layout, dim) : 1;
     int64_t longest = 0;
@@ -206,7 +206,7 @@ bool halo_is_idle(const Layout *layout, int dim, int64_t size) {
     return true;
 }
 
-/* The inverse: what the given digits of number spell. */
+/* The inverse of number_of: the index that the given digits of number spell. */
 static int index_of(const Digit *digits, int n, int number) {
     int64_t index = 0;
     for (int i = 0; i < n; i++)
@@ -287,10 +287,10 @@ typedef struct Redistribution {
     const Digit *kept; /* the partial digits of `to` */
     int nkept;
     const Order *from_order, *to_order;
-    bool mixed;               /* they differ */
+    bool mixed;               /* the two orders differ */
     Digit summed[MAX_DIGITS]; /* descending strides */
     int nsummed, nterms;
-    Digit other[MAX_DIGITS]; /* what completes target to a mixed radix of nranks: ranks that need the same differ only there */
+    Digit other[MAX_DIGITS]; /* completes target to a mixed radix of nranks: ranks that need the same differ only in these */
     int nother;
     Digit rest[MAX_DIGITS]; /* the same for source: ranks that hold the same part differ only there */
     int nrest;
@@ -316,7 +316,7 @@ static int digits_left(const Digit *digits, int n, int nranks, Digit *left) {
     return nleft;
 }
 
-/* The first n digits of a layout and that of its pin, which stands before them. */
+/* Collects the digit of a layout's pin, then the layout's first n digits. */
 static int digits_of(const Layout *layout, int n, Digit *digits) {
     const int pinned = layout_is_pinned(layout);
     digits[0] = layout->pin.digit;
@@ -346,7 +346,7 @@ static void move_init(Redistribution *m, const Layout *from, const Layout *to, c
     if (m->nchain < 0) m->list = arena_alloc(&m->arena, (size_t)combinations(m->other, m->nother) * sizeof(int));
 }
 
-/* Where the rank at a position of to's order stands in from's, and the other way round. */
+/* The position in from's order of the rank at a position of to's order, and the reverse. */
 static int source_position(const Redistribution *m, int target) {
     return m->mixed ? order_position(m->from_order, order_rank(m->to_order, target)) : target;
 }
@@ -360,13 +360,13 @@ static void needers(const Redistribution *m, int rank, Ranks *ranks) {
     memcpy(ranks->free, m->other, sizeof m->other);
 }
 
-/* The owners of a piece: of the ranks that need what rank needs, those whose source digits are those of part, that is, who hold a term
- * of it; all, when there is none. */
+/* The owners of a piece: among the ranks that need what rank needs, those whose source digits are those of part, and which so hold a
+ * term of it; all of them, when there is none. */
 static void owners(const Redistribution *m, int rank, int part, Ranks *ranks) {
     if (m->nchain < 0) {
         needers(m, rank, ranks);
         int count = 0, holders = combinations(m->rest, m->nrest);
-        if (!m->mixed && holders < ranks->count) { /* of the few that hold the part, those that need what rank needs */
+        if (!m->mixed && holders < ranks->count) { /* walks the few that hold the part, and takes those that need what rank needs */
             for (int i = 0, wanted = only(m->target, m->ntarget, rank); i < holders; i++) {
                 int other = part + number_of(m->rest, m->nrest, i);
                 if (only(m->target, m->ntarget, other) == wanted) m->list[count++] = other;
@@ -435,7 +435,7 @@ static bool parts_settle(Parts *p, const Redistribution *m, int dim, int at) {
     return false;
 }
 
-/* The least part of a dimension whose range ends after cell. */
+/* The first part of a dimension whose range ends after cell. */
 static int part_after(const Redistribution *m, int dim, int64_t cell) {
     const Digit *digits = layout_list(m->from, dim);
     int n = layout_count(m->from, dim), low = 0, high = combinations(digits, n);
@@ -474,7 +474,7 @@ static bool parts_next(Parts *p, const Redistribution *m) {
     return false;
 }
 
-/* The rank that holds term `term` of a part, of those that rank keeps, and agrees with rank in every other digit. */
+/* The rank that holds term `term` of a part, among those that rank keeps, and that agrees with rank in every other digit. */
 static int holder(const Redistribution *m, int rank, int part, int term) {
     int at = source_position(m, rank);
     at += part - only(m->source, m->nsource, at);
@@ -483,7 +483,7 @@ static int holder(const Redistribution *m, int rank, int part, int term) {
     return order_rank(m->from_order, at);
 }
 
-/* Round 0 of a rank: the terms of one piece, or of its share when terms are added up. */
+/* Round 0 of a rank: receives the terms of one piece, or of its share when terms are added up. */
 static bool receive_terms(const Redistribution *m, const Parts *parts, int rank, PieceFn *fn, void *context) {
     Piece piece = {.to = order_rank(m->to_order, rank), .box = parts->box, .count = box_elements(&parts->box)};
     if (m->nterms > 1) {
@@ -499,7 +499,7 @@ static bool receive_terms(const Redistribution *m, const Parts *parts, int rank,
     return true;
 }
 
-/* Round 1 of a rank: the other owners' shares of one piece. */
+/* Round 1 of a rank: receives the other owners' shares of one piece. */
 static bool receive_shares(const Redistribution *m, const Parts *parts, int rank, PieceFn *fn, void *context) {
     Piece piece = {.to = order_rank(m->to_order, rank), .round = 1, .box = parts->box};
     Ranks own;
@@ -542,7 +542,7 @@ static int differing(const Redistribution *m, Digit *differ) {
     return ndiffer;
 }
 
-/* Round 0 of a sender: as the holder it sends what it holds to ranks that differ from it in certain digits only. */
+/* Round 0 of a sender: it sends what it holds to ranks that differ from it only in certain digits. */
 static bool send_terms(const Redistribution *m, int rank, PieceFn *fn, void *context) {
     Box held;
     position_box(m->from, m->shape, rank, &held);
@@ -637,7 +637,7 @@ void pieces_count(const Layout *from, const Layout *to, const Shape *shape, int 
 void comm_layouts(CommKind kind, int nranks, Layout *from, Layout *to) {
     const Order *order;
     bool agree = layout_orders_agree(from, to, &order);
-    if ((kind != COMM_ALL_REDUCE && kind != COMM_REDUCE_SCATTER) || !agree) return; /* of two orders there are no such groups */
+    if ((kind != COMM_ALL_REDUCE && kind != COMM_REDUCE_SCATTER) || !agree) return; /* with two orders there are no such groups */
     const int lists = from->ndim + NREDUCTIONS;
     const Layout a = *from, b = *to;
     Digit chain[MAX_DIGITS], source[MAX_DIGITS + 1];
@@ -645,12 +645,12 @@ void comm_layouts(CommKind kind, int nranks, Layout *from, Layout *to) {
     int n = digits_chain(source, nsource, b.digit, b.start[lists], nranks, chain);
     for (int i = 0; i < n; i++) {
         if (within_any(chain[i], a.digit, a.start[lists]) || within_any(chain[i], b.digit, b.start[lists])) continue;
-        if (layout_is_pinned(&a) && digit_within(chain[i], a.pin.digit)) continue; /* ranks of other values have nothing */
+        if (layout_is_pinned(&a) && digit_within(chain[i], a.pin.digit)) continue; /* ranks with other values of it hold nothing */
         bool room = layout_append(from, from->ndim + REDUCE_SUM, chain[i]) && layout_append(to, to->ndim + REDUCE_SUM, chain[i]);
         assert(room); /* digits of one chain: at most 31 */
         (void)room;
     }
-    from->order = to->order = order; /* also of the one that had no digits before */
+    from->order = to->order = order; /* also for the layout that had no digits before */
 }
 
 bool layout_holds_first(const Layout *layout, int nranks, int rank) {

@@ -5,7 +5,7 @@
 
 #include "ir/rules.h"
 
-/* A list of its own, with the same items. */
+/* Gives the list its own copy of its items. */
 #define OWN(arena, list)                                                                                                                   \
     do {                                                                                                                                   \
         const void *shared = (list).at;                                                                                                    \
@@ -117,7 +117,7 @@ void copy_expand(GraphCopy *copy, int id, const Node *node, ExpandFn *expand) {
     const int first = g->values.n;
     int out[MAX_OUT];
     expand(g, node, out);
-    for (int k = old->nout - 1; k >= 0; k--) { /* of a value that replaces several results the first names it */
+    for (int k = old->nout - 1; k >= 0; k--) { /* a value that replaces several results gets the name of the first */
         const Value *replaced = &copy->from.values.at[old->out[k]];
         Value *value = &g->values.at[out[k]];
         assert(type_equal(&value->type, &replaced->type));

@@ -1,6 +1,6 @@
-/* Rules of operators that cut tensors, pad them, join them, or work along rows. The places of an element in a tensor and in a slice of it differ: what a part of the one
- * needs of the other is a window of one element a step, somewhere else (layout.h), and at the ends of what is padded there may be none. The same goes for the dimension along
- * which tensors are joined. Where that along which one is divided into several is split, each becomes a slice of its own. */
+/* Rules of operators that cut tensors, pad them, join them, or work along rows. An element has different places in a tensor and in a slice of it. So a part of the one needs
+ * of the other a halo whose windows are one element wide and shifted (layout.h); at the ends of a padded tensor it may be empty. The same goes for the dimension along
+ * which tensors are joined. A `split` along a dimension that is split over ranks becomes one slice for each result. */
 #include "ir/rules.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@ static void add_dim(Rule *rule, int o, int factor, int64_t size) {
     shape->dim[shape->ndim++] = size;
 }
 
-/* Attribute `index`, an axis of operand 0; when left out, `otherwise`. */
+/* Reads attribute `index`, an axis of operand 0; when left out, `otherwise`. */
 static bool axis_read(const Attr *attr, int index, int64_t otherwise, const Shape *shape, int *axis, RuleError *error) {
     int64_t given = attr[index].given ? attr[index].i : otherwise, from_start = given < 0 ? given + shape->ndim : given;
     if (from_start < 0 || from_start >= shape->ndim) {
@@ -60,8 +60,8 @@ static bool range_read(const Attr *attr, const Shape *shape, int64_t *begin, int
     return true;
 }
 
-/* Dimension d of a tensor, and of a slice of it that begins there. pads: the slice is the operand, and the tensor the result. Its parts are of the result; the factor counts
- * elements of the slice, so that no split leaves a rank without any of these. */
+/* Dimension d of a tensor, and of a slice of it from `begin` on. pads: the slice is the operand, and the tensor the result. Parts are parts of the result; the factor counts
+ * elements of the slice, so that no split leaves a rank without any of them. */
 static void cut_dim(Rule *rule, int ndim, int d, int64_t whole, int64_t slice, int64_t begin, bool pads) {
     const int64_t size = pads ? whole : slice, low = pads ? begin : -begin;
     const int f = rule_add_factor(rule, slice);
@@ -199,7 +199,7 @@ bool rule_softmax(const TensorType *in, int nin, const Attr *attr, Rule *rule, R
     if (!axis_read(attr, 0, -1, &in[0].shape, &axis, error)) return false;
     if (nin > 1 && !shape_equal(&in[0].shape, &in[1].shape)) return rule_reject(error, 1, -1, "%%0 and %%1 have different shapes");
     factors_of_operand(rule, &in[0]);
-    rule_expands(rule, rule->in[0][axis], nin == 1 ? 2 : 1); /* the maximum and the sum; of a gradient the sum */
+    rule_expands(rule, rule->in[0][axis], nin == 1 ? 2 : 1); /* the maximum and the sum; for a gradient the sum */
     for (int i = 1; i < nin; i++)
         memcpy(rule->in[i], rule->in[0], sizeof rule->in[0]);
     for (int d = 0; d < in[0].shape.ndim; d++)

@@ -6,8 +6,8 @@
 enum {
     EXCERPT_BYTES = 120,
     NAME_BYTES = 64,
-    MAX_EDITS = 2,     /* of a word that may have been meant */
-    SAME_BYTES = 1024, /* of two texts that are compared; longer ones are never the same */
+    MAX_EDITS = 2,     /* between a word and one that may have been meant */
+    SAME_BYTES = 1024, /* of two messages that are compared; longer ones never count as the same */
     CHAIN_NOTES = 6,   /* calls shown with a diagnostic in a cell: the innermost ones, and the last */
 };
 
@@ -25,7 +25,7 @@ int diags_add_file(Diags *diags, const char *name, const char *text, size_t n) {
     return diags->files.n - 1;
 }
 
-/* Whether one that is kept says this of this place. */
+/* Whether a diagnostic that is kept has the same text and place. */
 static bool reported_before(const Diags *diags, DiagKind kind, Span span, const char *flag, const char *format, va_list args) {
     char text[SAME_BYTES];
     int n = vsnprintf(text, sizeof text, format, args);
@@ -38,7 +38,7 @@ static bool reported_before(const Diags *diags, DiagKind kind, Span span, const 
     return false;
 }
 
-/* What is beyond the limit is counted, not kept: one mistake repeated a million times must not fill the memory. */
+/* A diagnostic beyond the limit is counted, not kept: one mistake repeated a million times must not fill the memory. */
 static void diag_add(Diags *diags, DiagKind kind, Span span, const char *flag, const char *format, va_list args) {
     bool keep = true;
     if ((kind == DIAG_ERROR || kind == DIAG_WARNING) && span.line > 0) {
@@ -148,8 +148,8 @@ unsigned direction_control(const char *at, size_t n) {
     return 0;
 }
 
-/* The source line and the underline below it. Of a long line only the surroundings of the span; characters that could steer a terminal or
- * turn the line around as '?'; one caret column per UTF-8 character. */
+/* Prints the source line and the underline below it: of a long line only the surroundings of the span; as '?' each character that could
+ * steer a terminal or reverse the line; one caret column per UTF-8 character. */
 static void print_excerpt(const Diags *diags, Span span, FILE *out) {
     int n;
     const char *line = diags_line(diags, span, &n);

@@ -1,4 +1,4 @@
-/* expansion: the nodes that stand for an operator along rows where a strategy splits the rows (norm.c, softmax.c). Each is named after the operator. */
+/* expansion: adds the nodes that replace an operator along rows where a strategy splits the rows (norm.c, softmax.c). Each is named after the operator. */
 #pragma once
 #include "ir/graph.h"
 #include "ir/rules.h"
@@ -18,13 +18,13 @@ static inline int expand_emit(Graph *graph, const Node *node, OpCode op, int a, 
     return graph_emit(graph, op, (int[]){a, b}, b < 0 ? 1 : 2, attr, arena_printf(graph->arena, "%s.%s", node->name, what), node->span);
 }
 
-/* A value as another element type; itself where it is of that. */
+/* Casts a value to an element type; returns the value itself where it has that type. */
 static inline int expand_cast(Graph *graph, const Node *node, int value, DType dtype, const char *what) {
     const Attr to[MAX_ATTRS] = {{.given = true, .text = dtype_name[dtype]}};
     return graph->values.at[value].type.dtype == dtype ? value : expand_emit(graph, node, OP_cast, value, -1, to, what);
 }
 
-/* The same of a gradient: parts are those of its origin (graph_emit_gradient). */
+/* expand_emit for a gradient: parts are those of its origin (graph_emit_gradient). */
 static inline int expand_emit_gradient(Graph *graph, const Node *node, int origin, OpCode op, int a, int a_part, int b, int b_part,
                                        int out_part, const Attr *attr, const char *what) {
     return graph_emit_gradient(graph, origin, op, (int[]){a, b}, (int[]){a_part, b_part}, b < 0 ? 1 : 2, out_part, attr,

@@ -1,4 +1,4 @@
-/* file: whole files read and written, and what a command writes kept apart from what it reads. */
+/* file: reads and writes whole files, and checks that a command does not overwrite what it reads. */
 #include "ir/file.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ const char *file_kind(const char *path) {
 
 int file_open(const char *path, Error *error) {
     struct stat status;
-    /* Asked before it is opened, since opening a device may do something; without waiting, since it may have become a pipe in between. */
+    /* stat comes first, since opening a device may have effects; O_NONBLOCK, since the file may have become a pipe in between. */
     int fd = stat(path, &status) == 0 && !other_kind(status.st_mode) ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
     if (fd >= 0 && (fstat(fd, &status) != 0 || other_kind(status.st_mode))) {
         close(fd);
@@ -68,8 +68,7 @@ bool file_read(Arena *arena, const char *path, size_t max_bytes, char **text, si
 void standard_files(void) {
     signal(SIGXFSZ, SIG_IGN);
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) < 0)
-            return; /* the lowest number that is free: this one */
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) < 0) return; /* open takes the lowest free number: fd */
 }
 
 void program_folder(char *folder, size_t n) {
@@ -104,7 +103,7 @@ int file_temporary(const char *path, char *temporary, size_t n) {
     return -1;
 }
 
-/* In place: into a device, a pipe, or what a link leads to. */
+/* Writes in place: into a device, a pipe, or the target of a link. */
 static bool write_in_place(const char *path, const char *text, size_t n) {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     bool ok = fd >= 0 && write_all(fd, text, n);
@@ -131,7 +130,7 @@ static bool write_beside(const char *path, const char *text, size_t n) {
     return false;
 }
 
-/* A device, a pipe, or what a link leads to (/dev/stdout can be all of them) must not be replaced by a renamed file: it is written to. */
+/* Whether path is a device, a pipe or a link (/dev/stdout can be each of them), which must be written to and not replaced by a renamed file. */
 static bool in_place(const char *path) {
     struct stat status;
     return (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) ||
@@ -141,7 +140,7 @@ static bool in_place(const char *path) {
 bool file_write(const char *path, const char *text, size_t n, Error *error) {
     if (in_place(path))
         return write_in_place(path, text, n) || error_set(error, EXIT_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));
-    /* What asks the program to end waits until the file is there or its temporary one is gone. */
+    /* Signals that end the program are blocked until the file is in place or its temporary file is gone. */
     sigset_t ends, before;
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
@@ -160,7 +159,7 @@ bool file_writable(const char *path, Error *error) {
     if (stat(path, &status) == 0 && (S_ISDIR(status.st_mode) || S_ISBLK(status.st_mode)))
         return error_set(error, EXIT_ENVIRONMENT, "cannot write %s: it is %s; name a file", path, other_kind(status.st_mode));
     if (!*(slash ? slash + 1 : path)) return error_set(error, EXIT_ENVIRONMENT, "cannot write '%s': it names no file", path);
-    if (in_place(path)) { /* a link may lead to a file that is not there yet */
+    if (in_place(path)) { /* a link may point to a file that does not exist yet */
         if (access(path, W_OK) == 0 || errno == ENOENT) return true;
         return error_set(error, EXIT_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));
     }
@@ -173,7 +172,7 @@ bool file_writable(const char *path, Error *error) {
 
 /* ---------------------------------------------------------------- outputs against inputs */
 
-/* Its file, or where there is none yet its folder and the name in it. */
+/* Identifies the file at path, or where there is none yet, its folder and its name there. */
 static FileUse file_use(Arena *arena, const char *path, const char *what, bool written) {
     FileUse use = {.path = path, .what = what, .written = written};
     struct stat status;

@@ -1,4 +1,4 @@
-/* gather: operators along one axis: elements or rows gathered from and added to places that indices say, cumulative sums, the largest elements; tensors stacked.
+/* gather: operators along one axis: gather from, and add to, the elements or rows that indices name; cumulative sums; the largest elements; stacked tensors.
  * A negative axis counts from the end; where axis is left out it is the last. */
 #include <inttypes.h>
 #include <string.h>
@@ -88,7 +88,7 @@ bool rule_scatter_add(const TensorType *in, int nin, const Attr *attr, Rule *rul
     if (!index_fits(added, 2, &in[1].shape, axis, true, error)) return false;
     factors_of_operand(rule, &in[0]);
     for (int d = 0; d < x->ndim; d++) {
-        rule->in[2][d] = d == axis ? -1 : rule->in[0][d]; /* x counts once: no share of a sum */
+        rule->in[2][d] = d == axis ? -1 : rule->in[0][d]; /* x must count once: it cannot be a term of a sum */
         if (d < in[1].shape.ndim) rule->in[1][d] = rule->in[2][d];
         add_dim(rule, 0, rule->in[0][d], x->dim[d]);
     }
@@ -118,7 +118,7 @@ bool rule_put(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleE
     return true;
 }
 
-/* x + zeros of its shape to which `added` was added at the indices: of split indices each rank has a term. */
+/* x + (zeros of x's shape, with `added` added at the indices): where indices are split, each rank has a term of the second operand. */
 void expand_scatter_add(Graph *graph, const Node *node, int *out) {
     const int in[2] = {node->in[2], node->in[1]}, x = node->in[0];
     const TensorType *type = &graph->values.at[x].type;
@@ -165,7 +165,7 @@ bool rule_cumsum(const TensorType *in, int nin, const Attr *attr, Rule *rule, Ru
     return true;
 }
 
-/* Each element is in the sums behind it, so that its gradient is the sum of theirs. */
+/* Each element is a term of all sums from its place on, so its gradient is the sum of their gradients. */
 void adjoint_cumsum(Graph *graph, int node, const int *dy, int *dx) {
     const Attr *forward = graph->nodes.at[node].attr;
     const Attr attr[MAX_ATTRS] = {forward[AXIS], {.given = true, .i = !forward[REVERSE].i}, forward[EXCLUSIVE]};
@@ -228,7 +228,7 @@ bool rule_stack(const TensorType *in, int nin, const Attr *attr, Rule *rule, Rul
     return true;
 }
 
-/* Each with a dimension of size 1, behind each other along it. */
+/* Gives each operand a dimension of size 1, and concatenates them along it. */
 void expand_stack(Graph *graph, const Node *node, int *out) {
     const TensorType *type = &graph->values.at[node->in[0]].type;
     const int ndim = type->shape.ndim - type->hidden;

@@ -18,7 +18,7 @@ static void add_strides(const Strided *tensor, const int8_t *map, int number, Le
     }
 }
 
-/* Two letters that are one run, `outer` around `inner`, in all tensors become one. */
+/* Merges two letters into one where they are one run, `outer` around `inner`, in all tensors. */
 static bool merge_two(Letter *outer, const Letter *inner) {
     for (int t = 0; t < 3; t++)
         if (outer->stride[t] != inner->stride[t] * inner->size) return false;
@@ -32,12 +32,12 @@ static void merge_letters(Letter *letters, int *n) {
         for (int j = 0; j < *n; j++)
             if (i != j && merge_two(&letters[i], &letters[j])) {
                 letters[j] = letters[--*n];
-                i = -1; /* from the start: the merged one may meet others */
+                i = -1; /* restart: the merged letter may merge with others */
                 break;
             }
 }
 
-/* False when a letter is in one operand only, or in the result only. */
+/* Sorts the letters by role. False when a letter is in one operand only, or in the result only. */
 static bool classify(const Letter *all, int nfactors, Letters *letters) {
     memset(letters->n, 0, sizeof letters->n);
     for (int f = 0; f < nfactors; f++) {

@@ -14,7 +14,7 @@ const char *const mode_name[NMODES] = {"stand_alone", "data_parallel", "semi_aut
 
 typedef struct NameEntry {
     const char *name;
-    int last; /* the number that its last namesake got */
+    int last; /* the last number given to a value of this name */
 } NameEntry;
 
 struct NameIndex {
@@ -263,7 +263,7 @@ int graph_constant(Graph *graph, TensorType type, const double *data, double spl
     return node->out[0];
 }
 
-/* Notes for each factor of a tensor of `node` which factor of the origin runs over the same dimension of the tensor whose part it plays. */
+/* Maps each factor of a tensor of `node` to the factor of the origin that runs over the same dimension of the tensor whose part it plays. */
 static void map_part(const Graph *graph, Node *node, const Node *origin, const int8_t *own, int value, int part) {
     if (part == PART_NONE) return;
     int ndim = graph->values.at[value].type.shape.ndim;

@@ -1,5 +1,5 @@
-/* half: the two 16-bit element types, IEEE 754 binary16 (f16) and the upper half of binary32 (bf16), as bits. To f32 is exact; from f32 rounds to nearest, ties to
- * even: beyond the range to infinity, and nan stays nan. Without branches, so that loops over them become vectors. */
+/* half: the two 16-bit element types, IEEE 754 binary16 (f16) and the upper half of binary32 (bf16), as bits. Conversion to f32 is exact; from f32 it rounds to nearest, ties to
+ * even; overflow gives infinity, and nan stays nan. Without branches, so that compilers can vectorize loops over them. */
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -23,14 +23,14 @@ static inline uint16_t bf16_of_f32(float value) {
     return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? (bits >> 16 | 0x40) : rounded >> 16);
 }
 
-/* The exponents of f16 are 112 lower. Numbers below 2^-14 have none: they are fractions of 2^-14, and f32 subtracts what their bits say too much. */
+/* The exponent bias of f16 is 112 lower. Numbers below 2^-14 are subnormal: their bits are read as a number from 2^-14 on, and an f32 subtraction removes the excess. */
 static inline float f16_to_f32(uint16_t half) {
     const uint32_t sign = (uint32_t)(half & 0x8000) << 16, size = (uint32_t)(half & 0x7fff) << 13, exponent = size & 0x0f800000;
     const uint32_t normal = size + (112u << 23) + (exponent == 0x0f800000 ? 112u << 23 : 0);
     const float below = bits_float(size + (113u << 23)) - bits_float(113u << 23);
     return bits_float(sign | (exponent == 0 ? float_bits(below) : normal));
 }
-/* Numbers below 2^-14: added to 0.5, f32 rounds them to multiples of f16's least number. */
+/* Numbers below 2^-14: adding them to 0.5 in f32 rounds them to multiples of f16's smallest number. */
 static inline uint16_t f16_of_f32(float value) {
     const uint32_t bits = float_bits(value), size = bits & 0x7fffffff, sign = bits >> 16 & 0x8000;
     const uint32_t normal = (size - (112u << 23) + 0xfff + (size >> 13 & 1)) >> 13;

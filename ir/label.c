@@ -1,4 +1,4 @@
-/* label: what messages and traces call the steps of a plan. */
+/* label: names of a plan's steps in messages and traces. */
 #include "ir/plan.h"
 
 #include <stdio.h>

@@ -59,7 +59,7 @@ bool layout_append(Layout *layout, int list, Digit digit) {
     int n = digit_count(layout);
     if (n == MAX_DIGITS) return false;
     int at = layout->start[list + 1];
-    /* The order of partial digits says nothing: keep them as the canonical form has them. */
+    /* The order of partial digits has no meaning: keep them as in the canonical form. */
     if (list >= layout->ndim)
         while (at > layout->start[list] && layout->digit[at - 1].stride < digit.stride)
             at--;
@@ -133,7 +133,7 @@ bool digit_within(Digit part, Digit whole) {
     return part.stride >= whole.stride && top <= end && part.stride % whole.stride == 0 && end % top == 0;
 }
 
-/* Its ranges can be computed: no product leaves 64 bits. */
+/* Whether its ranges can be computed: no product exceeds 64 bits. */
 static bool halo_valid(const Halo *halo) {
     const int64_t most = (int64_t)1 << 48;
     int64_t last;
@@ -189,7 +189,7 @@ static bool merges(int64_t n, int64_t a, int64_t b) {
     int64_t outer = n / a, outer_rest = n % a, once = n / (a * b), once_rest = n % (a * b);
     for (int64_t i = 0; i < a; i++) {
         int64_t size = outer + (i < outer_rest);
-        /* Both number the longer parts first within a part of the major digit, so it is enough to count them there. */
+        /* Both place the longer parts first within each part of the major digit, so counting them there is enough. */
         int64_t longer = once_rest - i * b;
         longer = longer < 0 ? 0 : longer > b ? b : longer;
         if (size != once * b + longer) return false;
@@ -240,7 +240,7 @@ void layout_canonical(Layout *layout, const Shape *shape) {
         }
         divided[d] = halo ? halo->of : shape->dim[d];
     }
-    int n = 0; /* digits that stay, never more than have been looked at */
+    int n = 0; /* digits that are kept, never more than have been read */
     for (int list = 0, next = 0; list < list_count(layout); list++) {
         const int end = layout->start[list + 1];
         int merged = 0;
@@ -292,7 +292,7 @@ bool layout_same(const Layout *a, const Layout *b, const Shape *shape, int nrank
     return true;
 }
 
-/* Over what layout_equal compares. */
+/* A hash over what layout_equal compares. */
 uint64_t layout_hash(const Layout *layout) {
     uint64_t hash = (uint64_t)layout->ndim;
     for (int list = 0; list < list_count(layout); list++)
@@ -302,7 +302,7 @@ uint64_t layout_hash(const Layout *layout) {
         const Halo *halo = &layout->halo[i];
         if (halo->kind != HALO_NONE)
             hash = hash_mix(hash + (uint64_t)halo->kind, (uint64_t)halo->of ^ (uint64_t)halo->stride << 20 ^ (uint64_t)halo->low << 30 ^
-                                                             (uint64_t)halo->high << 40); /* what goes before may be negative */
+                                                             (uint64_t)halo->high << 40); /* low may be negative */
     }
     if (layout_is_pinned(layout))
         hash = hash_mix(hash + (uint64_t)layout->pin.value, (uint64_t)layout->pin.digit.size << 32 | (uint32_t)layout->pin.digit.stride);
@@ -377,7 +377,7 @@ static bool read_integer(const char **at, char before, int64_t *number) {
     return true;
 }
 
-/* Behind the digits of a dimension: "~sees(32,2,1,1)". */
+/* Reads the halo after the digits of a dimension: "~sees(32,2,1,1)". */
 static bool read_halo(const char **at, Layout *layout, int dim) {
     const int i = dim - (layout->ndim - HALO_DIMS);
     if (*(*at)++ != '~' || i < 0) return false;
@@ -404,7 +404,7 @@ static bool read_list(const char **at, Layout *layout, int list) {
 }
 
 static bool read_dims(const char **at, Layout *layout, bool *hidden) {
-    /* The number of dimensions is known only at the end: count them first, the lists of digits come after the others otherwise. */
+    /* The number of dimensions is known only at the end, but decides where the lists of partial digits go: count them first. */
     int ndim = 0;
     const char *p = *at;
     bool inside = false;
@@ -433,7 +433,7 @@ static bool read_dims(const char **at, Layout *layout, bool *hidden) {
     return true;
 }
 
-/* "only(4@2=1)", if it stands there. */
+/* Reads "only(4@2=1)", if it is there. */
 static bool read_pin(const char **at, Layout *layout) {
     const char *p = skip_spaces(*at), word[] = "only(";
     int64_t value;

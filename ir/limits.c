@@ -1,4 +1,4 @@
-/* limits: what the system grants this process: cores, memory, addresses. Files of the system are read below a root, so that tests have their own. */
+/* limits: what the system grants this process: cores, memory, addresses. System files are read below a root, so that tests can supply their own. */
 #include "ir/limits.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ enum { PATH_BYTES = 4096 };
 
 /* ---------------------------------------------------------------- control groups */
 
-/* The first number of FOLDER/NAME, and the second where there is one; *value stays where there is none ("max"). */
+/* Reads the first number of FOLDER/NAME, and the second where there is one; a missing number ("max") leaves its variable unchanged. */
 static void read_numbers(const char *folder, const char *name, double *first, double *second) {
     char path[PATH_BYTES + 64], line[128] = "";
     snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -28,7 +28,7 @@ static void read_numbers(const char *folder, const char *name, double *first, do
     fclose(file);
 }
 
-/* The number that stands behind a word at the beginning of a line of FOLDER/NAME, 0: none does. */
+/* The number after `word` at the beginning of a line of FOLDER/NAME, 0: there is none. */
 static double read_entry(const char *folder, const char *name, const char *word) {
     char path[PATH_BYTES + 64], line[256];
     double value = 0;
@@ -61,7 +61,7 @@ static void cores_v1(const char *folder, double *least) {
     if (quota > 0 && period > 0) keep_least(quota / period, least);
 }
 
-/* What only caches files can be taken back. */
+/* Inactive page cache counts as available: the kernel can reclaim it. */
 static void memory_v2(const char *folder, double *least) {
     double limit = -1, used = 0;
     read_numbers(folder, "memory.max", &limit, NULL);
@@ -76,7 +76,7 @@ static void memory_v1(const char *folder, double *least) {
     if (limit >= 0) keep_least(limit - used + read_entry(folder, "memory.stat", "total_inactive_file"), least);
 }
 
-/* fn of BASE/PATH and of all groups above it. In a container the path may be that of its host, of which only the last groups are seen, or none. */
+/* Calls fn for BASE/PATH and all groups above it. In a container the path may be the host's, of which only the last groups, or none, are visible. */
 static void walk_up(const char *base, const char *path, GroupFn *fn, double *least) {
     char folder[PATH_BYTES];
     int n = snprintf(folder, sizeof folder, "%s%s", base, path);
@@ -96,8 +96,8 @@ static bool has_word(const char *list, const char *word) {
     return false;
 }
 
-/* The least of what the groups of this process have of a controller, *least: what there is without any. /proc/self/cgroup has a line "4:cpu,cpuacct:/path" for
- * controllers of version 1, mounted under their names, and "0::/path" for those of version 2. */
+/* Lowers *least, the amount without any group, to the least that a group of this process grants. /proc/self/cgroup has a line "4:cpu,cpuacct:/path" for
+ * version 1 controllers, mounted under their names, and "0::/path" for version 2. */
 static void look_at_groups(const char *root, const char *controller, GroupFn *v1, GroupFn *v2, double *least) {
     char line[PATH_BYTES], base[PATH_BYTES];
     snprintf(base, sizeof base, "%s/proc/self/cgroup", root);

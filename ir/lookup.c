@@ -1,4 +1,4 @@
-/* lookup: rules of operators that look elements up by an index; which inputs and consts hold indices, and of what range. */
+/* lookup: rules of operators that look elements up by an index; finds the inputs and consts that hold indices, and their ranges. */
 #include "ir/lookup.h"
 #include "ir/rules.h"
 
@@ -37,7 +37,7 @@ bool rule_pick(const TensorType *in, int nin, const Attr *attr, Rule *rule, Rule
     return true;
 }
 
-/* An attribute that is a size. */
+/* Reads an attribute that is a size. */
 static bool size_read(const Attr *attr, int index, const char *name, RuleError *error) {
     if (attr[index].i >= 1) return true;
     return rule_reject(error, -1, index, "%s is %" PRId64 ", must be at least 1", name, attr[index].i);
@@ -99,7 +99,7 @@ bool rule_first(const TensorType *in, int nin, const Attr *attr, Rule *rule, Rul
     return true;
 }
 
-/* The dimensions of an index are the result's first ones; false: the result has too many. */
+/* Makes the dimensions of an index the result's first ones; false: the result has too many. */
 static bool index_dims(const TensorType *index, int operand, Rule *rule, RuleError *error) {
     if (index->shape.ndim == MAX_USER_NDIM)
         return rule_reject(error, operand, -1, "the result would have more than %d dimensions", MAX_USER_NDIM);
@@ -114,7 +114,7 @@ bool rule_one_hot(const TensorType *in, int nin, const Attr *attr, Rule *rule, R
     (void)nin;
     if (!size_read(attr, 0, "depth", error) || !index_dims(&in[0], 0, rule, error)) return false;
     int depth = rule_add_factor(rule, attr[0].i);
-    rule->factor[depth].whole = true; /* no operand has it: no tuple could say how it is split */
+    rule->factor[depth].whole = true; /* no operand has it, so no tuple of a strategy could split it */
     add_dim(rule, depth, attr[0].i);
     rule->index_range = attr[0].i;
     return true;
@@ -148,7 +148,7 @@ bool rule_embedding_grad(const TensorType *in, int nin, const Attr *attr, Rule *
     return true;
 }
 
-/* w, its slots, g [.., d], index [..], numbers -> w and its slots. Indices are whole: each row is updated once, by all of them. */
+/* w, its slots, g [.., d], index [..], numbers -> w and its slots. Indices are whole: each row is updated once, with all its gradients. */
 static bool table_update(const TensorType *in, int nin, int g, Rule *rule, RuleError *error) {
     const Shape *w = &in[0].shape, *rows = &in[g].shape, *index = &in[g + 1].shape;
     if (w->ndim != 2) return rule_reject(error, 0, -1, "%%0 has %d dimension%s, a table of rows has 2", w->ndim, w->ndim == 1 ? "" : "s");
@@ -203,7 +203,7 @@ bool rule_cross_entropy(const TensorType *in, int nin, const Attr *attr, Rule *r
 
 /* ---------------------------------------------------------------- what is an index of what */
 
-/* Both: where no number is in both, the first alone. */
+/* The intersection of both ranges; where it is empty, the first one. */
 static IndexRange range_join(IndexRange a, IndexRange b) {
     if (!range_known(a) || !range_known(b)) return range_known(a) ? a : b;
     const IndexRange both = {a.begin > b.begin ? a.begin : b.begin, a.end < b.end ? a.end : b.end};
@@ -214,7 +214,7 @@ static IndexRange range_negated(IndexRange range) {
     return range_known(range) ? (IndexRange){1 - range.end, 1 - range.begin} : range;
 }
 
-/* Of x, where x + addend is in the range. */
+/* The range of x for which x + addend is in the range. */
 static IndexRange range_less(IndexRange range, int64_t addend) {
     const IndexRange less = {range.begin - addend, range.end - addend};
     const bool fits = range_known(range) && less.begin >= -INDEX_MOST && less.end <= INDEX_MOST;
@@ -225,7 +225,7 @@ static int64_t divided_down(int64_t a, int64_t b) {
     return a / b - (a % b < 0);
 }
 
-/* Of x, where x * factor is in the range. */
+/* The range of x for which x * factor is in the range. */
 static IndexRange range_divided(IndexRange range, int64_t factor) {
     if (factor < 0) return range_divided(range_negated(range), -factor);
     if (factor == 0 || !range_known(range)) return (IndexRange){0};
@@ -236,7 +236,7 @@ static bool is_integer(DType dtype) {
     return dtype == I32 || dtype == I64;
 }
 
-/* Whether all elements of an integer value are one number that is known. */
+/* Whether all elements of an integer value are the same known number. */
 static bool is_number(const Graph *graph, int value, int64_t *number) {
     const Node *node = graph_producer(graph, value);
     while (node->nin == 1 && op_only_moves(node->op))
@@ -250,7 +250,7 @@ static bool is_number(const Graph *graph, int value, int64_t *number) {
     return true;
 }
 
-/* What sums, differences and products with a known number say of the other operand, from what is known of the result. */
+/* The range of an operand of a sum, difference or product with a known number, from the range of the result. */
 static IndexRange range_of_operand(const Graph *graph, const Node *node, int operand, IndexRange result) {
     int64_t number;
     if (node->op == OP_neg) return range_negated(result);
@@ -261,9 +261,9 @@ static IndexRange range_of_operand(const Graph *graph, const Node *node, int ope
     return operand == 0 ? range_less(result, -number) : range_negated(range_less(result, number));
 }
 
-/* What a user of a value says of its elements. */
+/* The range that one user of a value requires of its elements. */
 static IndexRange range_of_use(const Graph *graph, const Node *node, int operand, bool computed, const IndexRange *range) {
-    const bool ignores = node->op == OP_cross_entropy && node->attr[1].given; /* some labels are no index */
+    const bool ignores = node->op == OP_cross_entropy && node->attr[1].given; /* some labels are no indices */
     if (op_type(node->op, false, operand) == 'i') return ignores && !computed ? (IndexRange){0} : (IndexRange){0, node->rule->index_range};
     const IndexRange result = node->nout > 0 ? range[node->out[0]] : (IndexRange){0};
     if (op_only_moves(node->op)) {
@@ -273,7 +273,7 @@ static IndexRange range_of_use(const Graph *graph, const Node *node, int operand
         return all;
     }
     if (!computed) return (IndexRange){0};
-    if (node->op == OP_where) return result; /* of either choice; the condition is no integer */
+    if (node->op == OP_where) return result; /* holds for both choices; the condition is no integer */
     if (node->op == OP_cast) return is_integer(graph->values.at[node->in[0]].type.dtype) ? result : (IndexRange){0};
     return range_of_operand(graph, node, operand, result);
 }

@@ -47,7 +47,7 @@ void nest_offsets(const Nest *nest, int nloops, int64_t index, int64_t *offsets)
     for (int t = 0; t < nest->ntensors; t++)
         offsets[t] = 0;
     for (int d = nloops - 1; d >= 0; d--) {
-        const int64_t at = d > 0 ? index % nest->size[d] : index; /* what is left is below the outermost size */
+        const int64_t at = d > 0 ? index % nest->size[d] : index; /* the remainder is below the outermost size */
         if (d > 0) index /= nest->size[d];
         for (int t = 0; t < nest->ntensors; t++)
             offsets[t] += at * nest->stride[t][d];

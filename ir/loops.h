@@ -1,8 +1,8 @@
-/* loops: nested loops over several tensors at once, and where the elements of a tensor lie that is read through others. */
+/* loops: nested loops over several tensors at once, and the strides of tensors that are read as views of others. */
 #pragma once
 #include "ir/op.h"
 
-enum { MAX_NEST = 4 }; /* tensors gone through together */
+enum { MAX_NEST = 4 }; /* tensors in one nest */
 /* Nested loops over `ndim` sizes, outermost first, with each tensor's stride in elements. Loops of one item are dropped and loops that are
  * one run in every tensor are merged; there is always at least one loop. */
 typedef struct Nest {
@@ -19,15 +19,15 @@ void nest_offsets(const Nest *nest, int nloops, int64_t index, int64_t *offsets)
 
 void strides_of(const Shape *shape, int64_t *strides); /* row-major, in elements */
 
-/* A tensor read where another lies: its strides there, in elements, as those of its dimensions. */
+/* A tensor read as a view of another: its shape, and for each dimension its stride there, in elements. */
 typedef struct Strided {
     Shape shape;
     int64_t stride[MAX_NDIM];
 } Strided;
 Strided strided_of(const Shape *shape); /* row-major */
-/* The same elements in row-major order under another shape. False where that needs more than a stride a dimension. */
+/* Gives the same elements, in row-major order, another shape. False where one stride per dimension does not suffice. */
 bool strided_reshape(Strided *at, const Shape *shape);
-/* The dimensions of a tensor of this shape by the letters of the one that lies there; those that that does not have repeat it. */
+/* Makes *at a tensor of this shape: each of its letters takes its stride from the same letter of *at; letters that *at lacks repeat it. */
 void strided_letters(Strided *at, const int8_t *letters, const Shape *shape, const int8_t *own_letters);
-/* A result, of this shape, of an operator that places its operand's elements (Op.places), but for where it begins. False as above. */
+/* Makes *at, the operand of an operator that places its elements (Op.places), its result of this shape, except for the offset. False as above. */
 bool strided_result(Strided *at, OpCode op, const Rule *rule, const Shape *shape);

@@ -1,4 +1,4 @@
-/* map: a hash table from keys to numbers from 0, such as places in the array that has the keys. Whoever has the map compares the keys:
+/* map: a hash table from keys to numbers from 0, such as places in the array that has the keys. The owner of the map compares the keys:
  *     map_each (&map, hash, number)
  *         if (strcmp(names.at[number], name) == 0) return number;
  */
@@ -20,7 +20,7 @@ typedef struct Map {
 void map_add(Arena *arena, Map *map, uint64_t hash, int number);
 void map_fork(Arena *arena, Map *map); /* gives a copied struct a table of its own */
 
-/* A hash with one more word in it. */
+/* Mixes one more word into a hash. */
 static inline uint64_t hash_mix(uint64_t hash, uint64_t word) {
     hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
     return hash ^ hash >> 29;
@@ -45,7 +45,7 @@ static inline void map_clear(Map *map) {
 static inline size_t map_begin(const Map *map, uint64_t hash) {
     return map->cap ? (size_t)(hash ^ hash >> 32) & (map->cap - 1) : 0;
 }
-/* The next number with this hash from the slot *at on, which moves behind it; -1: there is none. */
+/* The next number with this hash from slot *at on; moves *at past it. -1: there is none. */
 static inline int map_next(const Map *map, uint64_t hash, size_t *at) {
     while (map->cap && map->at[*at].number) {
         const MapSlot *slot = &map->at[*at];
@@ -54,7 +54,7 @@ static inline int map_next(const Map *map, uint64_t hash, size_t *at) {
     }
     return -1;
 }
-/* Goes through the numbers that were added with a hash; nothing may be added meanwhile. */
+/* Iterates over the numbers that were added with a hash; nothing may be added meanwhile. */
 #define map_each(map, key, item)                                                                                                           \
     for (size_t map_at = map_begin((map), (key)), map_once = 1; map_once; map_once = 0)                                                    \
         for (int item = map_next((map), (key), &map_at); item >= 0; item = map_next((map), (key), &map_at))

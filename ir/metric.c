@@ -64,7 +64,7 @@ static double share(double part, double whole) {
     return whole > 0 ? part / whole : 0;
 }
 
-/* Of one class. */
+/* Precision, recall or F1 of one class. */
 static double of_counts(Metric metric, double hits, double found, double there) {
     if (metric == METRIC_PRECISION || metric == METRIC_PRECISION_MACRO) return share(hits, found);
     if (metric == METRIC_RECALL || metric == METRIC_RECALL_MACRO) return share(hits, there);
@@ -77,7 +77,7 @@ double metric_value(Metric metric, const double *sums, int64_t n, double rows) {
     if (!metric_counts(metric)) return sums[0] / rows;
     const int64_t classes = n / 3;
     if (metric <= METRIC_F1) return of_counts(metric, sums[1], sums[classes + 1], sums[2 * classes + 1]);
-    double sum = 0, occur = 0; /* as scikit-learn: of the classes that a row is of or is answered with */
+    double sum = 0, occur = 0; /* as scikit-learn: over the classes that occur as labels or predictions */
     for (int64_t c = 0; c < classes; c++) {
         sum += of_counts(metric, sums[c], sums[classes + c], sums[2 * classes + c]);
         occur += sums[classes + c] + sums[2 * classes + c] > 0;

@@ -1,20 +1,20 @@
-/* norm: layer_norm and rms_norm along the trailing dimensions that the weight has: rules, gradients, and what stands for them where a strategy splits those dimensions.
- * Beside y they give of each row its mean (layer_norm alone) and the reciprocal of its root, which their gradients take: [.., 1..]. Where rows are split nothing but
- * numbers a row crosses ranks: forward the mean and the variance, or the mean square; backward as many. Sums of the gradient over rows are partial where rows are
- * split, results of the same kernel that gives the gradient of the rows, which is not. */
+/* norm: layer_norm and rms_norm along the trailing dimensions that the weight has: rules, gradients, and their expansions where a strategy splits those dimensions.
+ * Beside y they return for each row its mean (layer_norm only) and its reciprocal root, [.., 1..], which their gradients need. Where the normalised dimensions are split,
+ * only numbers per row cross ranks: forward the mean and the variance, or the mean square; backward as many. The gradients of weight and bias sum over rows: they are
+ * partial where the rows are divided among ranks. The gradient of x, a result of the same kernel, is not. */
 #include "ir/expansion.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-enum { X, DY, GRADIENT_WEIGHT, NUMBERS }; /* operands of a gradient; from NUMBERS on the mean (layer_norm) and the root of each row */
-/* Operands of the expansion's products: what has a number a row; the weight. */
+enum { X, DY, GRADIENT_WEIGHT, NUMBERS }; /* operands of a gradient; from NUMBERS on: the mean (layer_norm) and the root of each row */
+/* Operands of the expansion's products: one has a number per row, one is the weight. */
 enum { PART_ROW = 1, PART_WEIGHT = 1 };
 
 /* ---------------------------------------------------------------- rules */
 
-/* The factors are x's dimensions. whole, the operand that has the normalised ones alone: the trailing dimensions of x. */
+/* The factors are x's dimensions. The weight has the normalised ones: the trailing dimensions of x. */
 static bool norm_factors(const TensorType *in, int weight, const Attr *eps, int reductions, Rule *rule, RuleError *error) {
     const Shape *x = &in[0].shape, *w = &in[weight].shape;
     const int lead = x->ndim - w->ndim;
@@ -45,7 +45,7 @@ static void result_like(const TensorType *in, int i, Rule *rule, int o) {
     memcpy(rule->out[o], rule->in[i], sizeof rule->in[i]);
 }
 
-/* A number a row: the dimensions of x, but 1 where the weight's are; map: the factors of the others. */
+/* The shape for one number per row: x's dimensions, with 1 for those of the weight; map: the factors of the others. */
 static Shape row_numbers(const TensorType *in, int weight, const Rule *rule, int8_t *map) {
     Shape shape = in[X].shape;
     for (int d = 0; d < shape.ndim; d++) {
@@ -100,7 +100,7 @@ bool rule_layer_norm_grad(const TensorType *in, int nin, const Attr *attr, Rule 
 
 /* ---------------------------------------------------------------- gradients */
 
-/* Each result of the gradient is that of an operand. */
+/* Result i of the gradient operator is the gradient of operand i. */
 static void adjoint_of_norm(Graph *graph, int node, OpCode op, const int *dy, int *dx) {
     const Node forward = graph->nodes.at[node]; /* a copy: a node is added */
     const char *name[MAX_IN];
@@ -129,19 +129,19 @@ void adjoint_layer_norm(Graph *graph, int node, const int *dy, int *dx) {
 
 /* ---------------------------------------------------------------- rows that are split */
 
-/* The dimensions that the weight has are the normalised ones. */
+/* The number of normalised dimensions: those of the weight. */
 static int normalised_dims(const Graph *graph, int weight) {
     const TensorType *type = &graph->values.at[weight].type;
     return type->shape.ndim - type->hidden;
 }
 
-/* Of a reduction along them. */
+/* Attributes of a reduction along the normalised dimensions. */
 static void along_rows(const Graph *graph, int weight, Attr attr[MAX_ATTRS]) {
     const int n = normalised_dims(graph, weight);
     reduction_along(attr, -n, n);
 }
 
-/* Of halves everything is computed in f32, and y rounded once. */
+/* With 16-bit elements all is computed in f32, and y is rounded once. */
 static void split_norm(Graph *graph, const Node *node, bool centered, int *out) {
     Attr rows[MAX_ATTRS];
     along_rows(graph, node->in[1], rows);
@@ -170,8 +170,8 @@ void split_layer_norm(Graph *graph, const Node *node, int *out) {
     split_norm(graph, node, true, out);
 }
 
-/* Origins of what stands for a gradient, in the forward expansion, of which `last` gives y: the product of the centered rows with the roots, which is returned, and of
- * that with the weight. */
+/* Finds the origins for a gradient's expansion in the forward expansion, whose node `last` computes y: returns the product of the (centered) rows with the roots;
+ * *scaled is the product of that with the weight. */
 static int product_of_rows(const Graph *graph, int last, bool centered, int *scaled) {
     const Node *node = &graph->nodes.at[last];
     if (node->op == OP_cast) node = graph_producer(graph, node->in[0]);
@@ -181,8 +181,8 @@ static int product_of_rows(const Graph *graph, int last, bool centered, int *sca
     return product;
 }
 
-/* With g = dy weight and n the normalised rows, which are computed again: dx = (g - n mean(g n) [- mean(g)]) root; the weight's gradient is the sum of dy n, the other's of
- * dy. Parts of rows are PART_OUT, of numbers a row PART_ROW. */
+/* With g = dy weight and n the normalised rows, which are computed again: dx = (g - n mean(g n) [- mean(g)]) root; dweight is the sum of dy n, dbias that of
+ * dy. Tensors of whole rows play the part PART_OUT, numbers per row PART_ROW. */
 static void split_norm_grad(Graph *graph, const Node *node, bool centered, int *out) {
     int scaled;
     const int origin = product_of_rows(graph, node->origin, centered, &scaled), root = node->in[NUMBERS + centered];

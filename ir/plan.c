@@ -81,7 +81,7 @@ void view_makers(const Role *role, int *maker) {
             if (role->instances.at[role->steps.at[s].out[o]].place == PLACE_VIEW) maker[role->steps.at[s].out[o]] = s;
 }
 
-/* Puts a step into a list of n in ascending order; how many there are then, -1: too many. */
+/* Inserts a step into an ascending list of n, if it is not there; returns the new length, -1: too many. */
 static int insert_step(int *steps, int n, int step) {
     int at = n;
     while (at > 0 && steps[at - 1] >= step)
@@ -108,7 +108,7 @@ int64_t results_room(const Graph *graph, const Role *role, const Step *step, int
         if (instance->place != PLACE_INNER && instance->place != PLACE_VIEW) continue;
         if (at) at[step->out[o]] = used;
         used += (instance_bytes(graph, instance) + INNER_ALIGNMENT - 1) / INNER_ALIGNMENT * INNER_ALIGNMENT;
-        if (used > MAX_TENSOR_BYTES) used = MAX_TENSOR_BYTES; /* more than there is anywhere */
+        if (used > MAX_TENSOR_BYTES) used = MAX_TENSOR_BYTES; /* more than any memory has */
     }
     return used;
 }
@@ -242,7 +242,7 @@ void plan_print(Text *text, const Plan *plan) {
     plan_print_files(text, NULL, NULL, plan);
 }
 
-/* Of the states and inputs of a program's own graph. */
+/* Numbers the layouts of a program's own inputs and caches. */
 static void printing_storages(Printing *printing, const Graph *graph) {
     for (int i = 0; i < graph->inputs.n; i++)
         if (graph->inputs.at[i].layout) printing_layout(printing, graph->inputs.at[i].layout);
@@ -296,7 +296,7 @@ static bool same_tensor(const TensorType *a, const TensorType *b) {
     return a->dtype == b->dtype && shape_equal(&a->shape, &b->shape);
 }
 
-/* An instance in the storage of a state or input: of its size, and of its type unless it is a view. */
+/* An instance in the storage of a state or input must have its size, and its type unless it is a view. */
 static bool check_storage(Reading *reading, const Instance *instance, const char *what, const TensorType *type, const Layout *storage) {
     const TensorType *own = &reading->graph->values.at[instance->value].type;
     bool fits = instance_is_view(reading->graph, instance) ? own->dtype == type->dtype : same_tensor(own, type);
@@ -335,7 +335,7 @@ static bool read_place(Reading *reading, const Role *role, Instance *instance) {
     case PLACE_ELSEWHERE:
         return !layout_has_ranks(instance->layout, role->first_rank, role->last_rank) ||
                scan_fail(scan, "value %%%d is elsewhere in a role whose ranks hold some of it", instance->value);
-    case PLACE_VIEW: /* of a value before it, so that no view is one of itself */
+    case PLACE_VIEW: /* of an earlier value, so that no view can be of itself */
         return scan_integer(scan, "a value before it", 0, role->instances.n - 1, &instance->at);
     case PLACE_CONSTANT:
         if (!scan_integer(scan, "a node", 0, graph->nodes.n - 1, &instance->at)) return false;
@@ -386,7 +386,7 @@ static bool check_kernel(Reading *reading, const Role *role, const Step *step) {
     return true;
 }
 
-/* What a reader needs in order to touch only memory that is there; the rest is the proof's. */
+/* Checks what prun needs in order to touch only valid memory; the proof checks the rest. */
 static bool check_step(Reading *reading, const Role *role, const Step *step) {
     Scan *scan = &reading->scan;
     const State *state;
@@ -424,7 +424,7 @@ static bool read_node(Reading *reading, StepKind kind, int *node) {
            (n == 1 || scan_fail(&reading->scan, "a %s of no node", step_name[kind]));
 }
 
-/* A fused step goes on with its number, and a new one begins with the next. */
+/* A kernel continues the fused step before it with the same number, or begins a new one with the next number. */
 static bool read_fused(Reading *reading, const Role *role, int *fused) {
     const int before = role->steps.n ? role->steps.at[role->steps.n - 1].fused : 0;
     int last = before, members = 0;
@@ -450,7 +450,7 @@ static bool check_inner(Reading *reading, const Role *role, const Step *step, in
     return true;
 }
 
-/* Views are made once, by kernels that place their one operand's elements, and read by other kernels, behind those. made: as above. */
+/* Views are made once, by kernels that place their one operand's elements, and read by kernels after that. made: as above. */
 static bool check_views(Reading *reading, const Role *role, const Step *step, int *made) {
     Scan *scan = &reading->scan;
     int nviews = 0;
@@ -538,7 +538,7 @@ static bool read_steps(Reading *reading, Role *role) {
     return true;
 }
 
-/* Roles come in the order of their ranks and cover all: so each rank has exactly one. */
+/* Roles are in the order of their ranks and cover all of them, so each rank has exactly one. */
 static bool read_role(Reading *reading, Program *program, int first, int *next) {
     Scan *scan = &reading->scan;
     Role role = {.first_rank = first};
@@ -603,7 +603,7 @@ static bool read_program(Reading *reading, ProgramKind kind, bool shorter, Plan 
     return true;
 }
 
-/* prun lays out every state and input before it looks at who uses them. plan: of its own graph, not of one over its states. */
+/* prun allocates every state and input, used or not: each needs a layout. plan: the plan's own graph, not one over its states. */
 static bool check_storages(Reading *reading, bool plan) {
     const Graph *graph = reading->graph;
     for (int i = 0; i < graph->states.n; i++)
@@ -616,7 +616,7 @@ static bool check_storages(Reading *reading, bool plan) {
     return true;
 }
 
-/* A program with a graph of its own, over the states of another; read reads what stands between the keyword and the graph, and that. */
+/* Reads a program with a graph of its own, over another's states; `read` reads what follows the keyword, up to and including the graph. */
 static bool read_own_program(Reading *reading, Plan *plan, const Graph *over, ProgramKind kind, bool shorter,
                              bool (*read)(Reading *reading)) {
     reading->graph = arena_alloc(plan->graph.arena, sizeof *reading->graph);
@@ -627,7 +627,7 @@ static bool read_own_program(Reading *reading, Plan *plan, const Graph *over, Pr
            read_program(reading, kind, shorter, plan);
 }
 
-/* Those for shorter texts, behind the program that they are of. */
+/* Reads the programs for shorter texts, which follow the program for the longest. */
 static bool read_shorter_programs(Reading *reading, Plan *plan) {
     const Graph *longest = reading->graph;
     const ProgramKind kind = plan->programs.at[plan->programs.n - 1].kind;
@@ -656,7 +656,7 @@ static size_t line_start(const char *text, size_t n) {
     return n;
 }
 
-/* The format in the first line, or a message about what this is instead. */
+/* Checks the format in the first line; else the message says what the file is instead. */
 static bool check_first_line(const char *name, const char *text, size_t n, Error *error) {
     const char *magic = "pcc-plan ";
     size_t at = strlen(magic);
@@ -706,7 +706,7 @@ static bool check_checksum(const Scan *start, const char *text, const Envelope *
                      start->name, stored, actual);
 }
 
-/* It says of which text it is: after an edit that renewed the checksum alone, what it says was never proved of these bytes. */
+/* The certificate names the text that it proves: after an edit that renewed only the checksum, nothing was proved about these bytes. */
 static bool read_certificate(Reading *reading, const Envelope *envelope, const char *text, int flags, Plan *plan) {
     Scan *scan = &reading->scan;
     uint64_t of, actual = XXH64(text, envelope->body, 0);
@@ -771,7 +771,7 @@ bool plan_read_files(Plan *plan, Arena *arena, const char *name, const PlanFiles
 bool plan_renew(Text *renewed, const char *name, const char *text, size_t n, Error *error) {
     if (n > INT32_MAX) return error_set(error, EXIT_REJECTED, "%s: too large for a plan: %zu bytes", name, n);
     if (!check_first_line(name, text, n, error)) return false;
-    /* An editor may have added blank lines, or left the last line without its end. */
+    /* An editor may have added blank lines, or removed the last line's end. */
     for (;;) {
         size_t end = n;
         while (end > 0 && text[end - 1] == '\n')

@@ -1,6 +1,6 @@
-/* pool: threads that share one loop at a time. A worker that has just worked looks for more for a short while before it sleeps, because
- * the loops of a training step follow each other within microseconds; it yields while it looks. A loop wakes the workers that have a range of it, and no others. The caller takes the
- * ranges that no worker has begun when it is done with its own: a worker whose core runs another thread, that of the loader say, may come milliseconds late. */
+/* pool: threads that share one loop at a time. A worker that has just worked polls for a short while before it sleeps, because
+ * the loops of a training step follow each other within microseconds; it yields while polling. A loop wakes only the workers that have a range of it. When the caller is done with
+ * its own range, it takes those that no worker has begun: a worker whose core runs another thread, such as the loader's, may be milliseconds late. */
 #include "ir/pool.h"
 
 #include <pthread.h>
@@ -18,9 +18,9 @@ typedef struct Worker {
     Pool *pool;
     int index; /* 1 .. nthreads - 1; the caller is 0 */
     pthread_t thread;
-    atomic_uint turn;  /* counts the loops that it has a range of; a change means work */
-    atomic_uint taken; /* those of which someone has begun its range: turn, or one less */
-    bool asleep;       /* in wake; both under the pool's mutex */
+    atomic_uint turn;  /* counts the loops in which it has a range; a change means work */
+    atomic_uint taken; /* counts its ranges that someone has begun: turn, or one less */
+    bool asleep;       /* it waits on wake; both are guarded by the pool's mutex */
     pthread_cond_t wake;
 } Worker;
 
@@ -29,7 +29,7 @@ struct Pool {
     pthread_mutex_t mutex;
     pthread_cond_t done;
     atomic_int left;  /* workers that have not finished the loop */
-    atomic_bool stop; /* read by a worker that comes late to a loop, too */
+    atomic_bool stop; /* may also be read by a worker that comes late to a loop */
     int parts;        /* ranges of this loop */
     int64_t n;
     PoolFn *fn;
@@ -44,7 +44,7 @@ static void run_part(const Pool *pool, int part) {
     pool->fn(pool->context, begin, begin + size + (part < rest));
 }
 
-/* Waits until the worker's turn is no longer `seen`; the turn seen then. */
+/* Waits until the worker's turn is no longer `seen`; returns the new turn. */
 static unsigned wait_for_turn(Worker *worker, unsigned seen) {
     unsigned turn;
     for (int i = 0; i < LOOKS_BEFORE_SLEEP; i++) {
@@ -61,13 +61,13 @@ static unsigned wait_for_turn(Worker *worker, unsigned seen) {
     return turn;
 }
 
-/* Whether the worker's range of this turn is the asker's to run. A loop lasts until all of its ranges have run, so a turn that is over is taken. */
+/* Claims the worker's range of this turn; true if the claim succeeds. A loop lasts until all its ranges have run, so a turn that is over is taken. */
 static bool take_range(Worker *worker, unsigned turn) {
     unsigned before = turn - 1;
     return atomic_compare_exchange_strong_explicit(&worker->taken, &before, turn, memory_order_acq_rel, memory_order_relaxed);
 }
 
-/* Handlers run elsewhere: a worker's stack may be in use below its pointer (stop.c). What a worker itself does wrong stays its own. */
+/* Signal handlers must run in other threads: a worker's stack may be in use below its pointer (stop.c). Faults of the worker itself stay its own. */
 static void take_no_signals(void) {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
     sigset_t others;
@@ -94,7 +94,7 @@ static void *work(void *argument) {
     }
 }
 
-/* The first n workers have work. */
+/* Gives work to the first n workers. */
 static void next_turn(Pool *pool, int n) {
     pthread_mutex_lock(&pool->mutex);
     for (int i = 1; i <= n; i++) {

@@ -116,7 +116,7 @@ static void put_key(Text *text, const char *key, int64_t value) {
 
 static void put_doubles(Text *text, const double *at, int64_t n) {
     char last[48];
-    size_t length = 0; /* of the last one, with the comma before it: masks and tables are runs of equal numbers */
+    size_t length = 0; /* of the last number, with the comma before it: masks and tables have runs of equal numbers */
     put(text, "(");
     for (int64_t i = 0; i < n; i++) {
         if (i > 1 && memcmp(&at[i], &at[i - 1], sizeof *at) == 0) {
@@ -132,7 +132,7 @@ static void put_doubles(Text *text, const double *at, int64_t n) {
     put(text, ")");
 }
 
-/* A literal: in the text, or, a long one, where it is in the side file. */
+/* Puts a literal into the text, or for a long one its place in the side file. */
 static void put_literal(Printing *printing, const double *at, int64_t n) {
     if (printing->side_at < 0 || !side_takes(n)) {
         put_doubles(printing->text, at, n);
@@ -196,7 +196,7 @@ void printing_init(Printing *printing, Text *text, const Graph *graph) {
 
 void printing_turn(Printing *printing, const Graph *graph) {
     printing->graph = graph;
-    /* Passes may leave values without a node, or out of order; in the text they are dense and in order of definition. */
+    /* Passes may leave values without a node, or out of order; the text numbers them densely, in order of definition. */
     printing->value = arena_alloc(&printing->arena, sizeof *printing->value * ((size_t)graph->values.n + 1));
     for (int v = 0; v < graph->values.n; v++)
         printing->value[v] = -1;
@@ -226,7 +226,7 @@ static void put_layout(Printing *printing, const Layout *layout) {
 void put_value(const Printing *printing, int value) {
     put(printing->text, "%");
     if (value < 0 || value >= printing->graph->values.n || printing->value[value] < 0)
-        put(printing->text, "?"); /* of a graph that would not verify: shown, not read back */
+        put(printing->text, "?"); /* in a graph that does not verify: it is shown, but cannot be read back */
     else
         put_int(printing->text, printing->value[value]);
 }
@@ -278,7 +278,7 @@ static void print_schedule(Text *text, const Schedule *schedule) {
         put_key(text, "milestone", schedule->milestone[i]);
 }
 
-/* What only some optimizers have. */
+/* Prints the settings that only some optimizers have. */
 static void print_optimizer(Text *text, const Settings *settings) {
     if (settings->optimizer == OPTIMIZER_ADAM || settings->optimizer == OPTIMIZER_ADAMW || settings->optimizer == OPTIMIZER_LAMB ||
         settings->optimizer == OPTIMIZER_LAZY_ADAM) {
@@ -402,13 +402,13 @@ static void print_init(Printing *printing, const Init *init, const TensorType *t
     }
 }
 
-/* Not of a hash: it follows from the nodes. */
+/* Left out of the hash: it follows from the nodes. */
 static void put_index(Printing *printing, IndexRange index) {
     if (range_known(index) && !printing->net)
         text_printf(printing->text, " index=(%lld, %lld)", (long long)index.begin, (long long)index.end);
 }
 
-/* caches: those that the program alone has; else all, of a plan without them. */
+/* caches: only the caches, which a program of its own has; else all states of the plan, which has no caches. */
 static void print_states(Printing *printing, bool caches) {
     Text *text = printing->text;
     for (int i = 0; i < printing->graph->states.n; i++) {
@@ -693,7 +693,7 @@ void print_eval(Printing *printing) {
     print_nodes(printing);
 }
 
-/* What is computed over the states of the program before it. */
+/* Prints a program that uses the settings and states of the program before it. */
 static void print_over(Printing *printing, const char *keyword) {
     text_printf(printing->text, "%s\n", keyword);
     print_inputs(printing);

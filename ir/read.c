@@ -27,7 +27,7 @@ bool read_ids(Reading *reading, const char *what, const char *prefix, int limit,
     return scan_char(scan, ')');
 }
 
-/* "(1, 2.5)": exactly n, or "(side 4096)". Grows with what is there, not with what a type says there should be. */
+/* "(1, 2.5)": exactly n numbers, or "(side 4096)". Memory grows with the numbers read, not with the count that the type claims. */
 static bool read_doubles(Reading *reading, const char *what, int64_t n, const double **data) {
     Scan *scan = &reading->scan;
     VEC(double) list = {0};
@@ -57,7 +57,7 @@ static bool read_layout(Reading *reading, int ndim, const Layout **layout) {
     return !scan_is_key(&reading->scan, "layout") || read_layout_number(reading, ndim, layout);
 }
 
-/* The number of a thing on its line: they count up from 0. */
+/* Reads the number of an entry, which must count up from 0. */
 static bool read_number(Reading *reading, const char *what, int expected) {
     int number;
     if (!scan_int(&reading->scan, what, 0, INT32_MAX, &number)) return false;
@@ -331,7 +331,7 @@ static bool read_states(Reading *reading) {
     return true;
 }
 
-/* "micro=1 of=0": what it holds is of the other's source. */
+/* "micro=1 of=0": batch 1 of a step; its source is that of input 0. */
 static bool read_micro(Reading *reading, Input *input) {
     Scan *scan = &reading->scan;
     if (!scan_is_key(scan, "micro")) return true;
@@ -349,13 +349,13 @@ static bool read_micro(Reading *reading, Input *input) {
     return true;
 }
 
-/* "rows=0": the dimension of random numbers in which the rows of the batch are, each in a run of its own. */
+/* "rows=0": the dimension of random numbers that holds the rows of the batch, each as one run. */
 static bool read_rows(Reading *reading, Input *input) {
     Scan *scan = &reading->scan;
     int dim = -1;
     if (input->kind != INPUT_RANDOM || !scan_is_key(scan, "rows")) return true;
     if (!scan_int(scan, "a dimension of rows", input->type.hidden, input->type.shape.ndim - 1, &dim)) return false;
-    const int64_t batch = graph_batch_rows(reading->graph); /* the data's inputs stand before */
+    const int64_t batch = graph_batch_rows(reading->graph); /* the inputs with data come before it */
     if (batch == 0 || input->type.shape.dim[dim] % batch != 0)
         return scan_fail(scan, "dimension %d has other rows than a batch, which has %lld", dim, (long long)batch);
     input->row_dim = dim + 1;
@@ -484,7 +484,7 @@ static bool read_results(Reading *reading, NodeText *node) {
     return true;
 }
 
-/* Up to the attributes and data. */
+/* Reads a node line up to the attributes and data. */
 static bool read_node_text(Reading *reading, NodeText *node) {
     Scan *scan = &reading->scan;
     const Graph *graph = reading->graph;
@@ -509,7 +509,7 @@ static bool read_node_text(Reading *reading, NodeText *node) {
     return true;
 }
 
-/* text with %0, %1 as the names of the operands. */
+/* Fails with the rule's text; its %0, %1 are replaced by the names of the operands. */
 static bool fail_rule(Reading *reading, const NodeText *node, const RuleError *error) {
     Text text = {0};
     for (const char *at = error->text; *at; at++) {
@@ -681,7 +681,7 @@ bool read_generate(Reading *reading) {
     Settings *settings = &graph->settings;
     const State *shared = graph->states.at;
     const int nstates = graph->states.n;
-    memset(&graph->states, 0, sizeof graph->states); /* its caches come behind those of the plan */
+    memset(&graph->states, 0, sizeof graph->states); /* the graph's caches come after the plan's states */
     for (int s = 0; s < nstates; s++)
         vec_push(graph->arena, &graph->states, shared[s]);
     settings->data = DATA_NONE;

@@ -1,5 +1,5 @@
-/* rope: rotary positions (Su et al., "RoFormer", 2021), as Hugging Face's LLaMA has them: of x [.., places, d] elements k and k + d / 2 of a place are turned as a pair
- * by the angle place * base^(-2 k / d). Its gradient turns the other way round. */
+/* rope: rotary positions (Su et al., "RoFormer", 2021), as in Hugging Face's LLaMA: in x [.., places, d], elements k and k + d / 2 of a place are rotated as a pair
+ * by the angle place * base^(-2 k / d). The gradient rotates by the opposite angle. */
 #include <math.h>
 
 #include "ir/graph.h"

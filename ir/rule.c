@@ -1,4 +1,4 @@
-/* rule: the table of operators; rules from letters; what every rule shares: types, the hidden dimension, factors, errors. */
+/* rule: the table of operators; rules from letters; the parts common to all rules: types, the hidden dimension, factors, errors. */
 #include "ir/rules.h"
 
 #include <assert.h>
@@ -60,7 +60,7 @@ bool op_gives(OpCode op, int nout) {
     return nout == op_nout(op) || (op_table[op].divided && nout >= 1 && nout <= MAX_OUT);
 }
 
-/* The name behind this one in a row's list of operands. */
+/* The name after this one in a row's list of operands. */
 static const char *next_name(const char *at) {
     at = strchr(at, ',');
     return at == NULL ? NULL : at + 1 + (at[1] == ' ');
@@ -185,8 +185,8 @@ static Term term_read(const char **at, bool whole[26]) {
     return term;
 }
 
-/* The operand whose "..." does not fit that of operand i. With broadcast: one before it that has another size of its own there. Else: the first,
- * or, where i is the first and has too few dimensions, the first that has all ndim. */
+/* The operand whose "..." does not fit that of operand i. With broadcast: an earlier one with a conflicting size. Else: the first operand,
+ * or, where i is the first and has too few dimensions, the first with all ndim. */
 static int differing_operand(const Term *term, const TensorType *in, int nin, bool broadcast, int ndim, int i) {
     const int n = in[i].shape.ndim - term[i].n;
     const int64_t *own = in[i].shape.dim + term[i].before;
@@ -202,7 +202,7 @@ static int differing_operand(const Term *term, const TensorType *in, int nin, bo
     return other;
 }
 
-/* The sizes of the dimensions that "..." stands for, aligned at the right. */
+/* Finds the sizes of the dimensions that "..." stands for, aligned at the right. */
 static bool ellipsis_sizes(const Term *term, const TensorType *in, int nin, bool broadcast, int ndim, int64_t *size, RuleError *error) {
     for (int e = 0; e < ndim; e++)
         size[e] = 1;
@@ -222,7 +222,7 @@ static bool ellipsis_sizes(const Term *term, const TensorType *in, int nin, bool
             char a_text[SHAPE_TEXT_BYTES], b_text[SHAPE_TEXT_BYTES];
             rule_reject(error, i, -1, "%s: %%%d is %s, %%%d is %s", broadcast ? "sizes do not broadcast" : "shapes differ", other,
                         shape_text(a, a_text), i, shape_text(b, b_text));
-            /* A vector meant for the leading dimension is the usual mistake. */
+            /* The usual mistake is a vector meant for the leading dimension. */
             const Shape *low = a->ndim < b->ndim ? a : b, *high = low == a ? b : a;
             Shape fixed = {high->ndim, {0}};
             bool leads = broadcast && low->ndim > 0 && low->ndim < high->ndim;
@@ -238,7 +238,7 @@ static bool ellipsis_sizes(const Term *term, const TensorType *in, int nin, bool
     return true;
 }
 
-/* Rows with letters. broadcast: "..." lets size 1, or no dimension, stand for any size. */
+/* The rule of a row with letters. broadcast: "..." lets size 1, or no dimension, stand for any size. */
 static bool rule_letters(const char *letters, bool broadcast, const TensorType *in, int nin, int named, int nout, Rule *rule,
                          RuleError *error) {
     Term term[MAX_IN + MAX_OUT];
@@ -246,7 +246,7 @@ static bool rule_letters(const char *letters, bool broadcast, const TensorType *
     for (int i = 0; i < nin; i++)
         term[i] = term_read(&letters, whole);
     for (int i = nin; i < named; i++)
-        term_read(&letters, whole); /* of an operand that was left out */
+        term_read(&letters, whole); /* skips the term of an operand that was left out */
     for (int o = 0; o < nout; o++)
         term[nin + o] = term_read(&letters, whole);
     int ellipsis = 0;
@@ -332,7 +332,7 @@ unsigned op_dtypes(OpCode op, int operand) {
     return types_of_letter(&op_table[op], op_type(op, false, operand));
 }
 
-/* Operands a and b must have one type: the integers are cast, or the second. */
+/* Reports that operands a and b must have one type; the hint is to cast the integers, or else the second operand. */
 static bool types_differ(const TensorType *in, int a, int b, RuleError *error) {
     int other = dtype_is_float(in[b].dtype) && !dtype_is_float(in[a].dtype) ? a : b;
     rule_reject(error, b, -1, "operand types differ: %%%d is %s, %%%d is %s", a, dtype_name[in[a].dtype], b, dtype_name[in[b].dtype]);
@@ -340,7 +340,7 @@ static bool types_differ(const TensorType *in, int a, int b, RuleError *error) {
     return false;
 }
 
-/* PyTorch's embedding(index, table): integers at operand `at`, where reals belong, and reals where the index belongs. */
+/* Whether operands are swapped, as in PyTorch's embedding(index, table): integers at operand `at`, where reals belong, and reals as the index. */
 static bool turned_round(OpCode op, const TensorType *in, int nin, int at) {
     for (int i = 0; i < nin; i++)
         if (op_type(op, false, i) == 'i' && dtype_is_float(in[i].dtype)) return !dtype_is_float(in[at].dtype) && in[at].dtype != BOOL;
@@ -349,7 +349,7 @@ static bool turned_round(OpCode op, const TensorType *in, int nin, int at) {
 
 static bool types_fit(OpCode op, const TensorType *in, int nin, RuleError *error) {
     const Op *row = &op_table[op];
-    int first = -1; /* of those that have one type */
+    int first = -1; /* the first of the operands that must agree in type */
     for (int i = 0; i < nin; i++) {
         char letter = op_type(op, false, i);
         if (letter == 't' && first >= 0 && in[i].dtype != in[first].dtype) return types_differ(in, first, i, error);
@@ -399,11 +399,11 @@ bool op_looks_up(OpCode op) {
 
 bool op_elementwise(OpCode op) {
     const char *letters = op_table[op].letters, *arrow = letters ? strstr(letters, "->") : NULL;
-    const bool none = letters && !letters[strspn(letters, "., ->")]; /* "...n->...": of rows */
+    const bool none = letters && !letters[strspn(letters, "., ->")]; /* "...n->..." works along rows, and is not elementwise */
     return (op_table[op].in_place && !op_table[op].by_rows) || (none && strncmp(arrow + 2, "...", 3) == 0);
 }
 
-/* The element types of the results of a row that has letters for them; rules give each that of operand 0. */
+/* Sets the element types of the results where the row has letters for them; rules set that of operand 0. */
 static bool result_types(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
     for (int o = 0; o < rule->nout; o++) {
         char letter = op_type(op, true, o);
@@ -473,7 +473,7 @@ bool rule_infer(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule
     for (int i = 1; !hidden && i < nin; i++)
         if (in[i].hidden) return rule_reject(error, i, -1, "%%%d has replicas, %%0 has not", i);
 
-    /* An update must not change its state's shape, a gradient has its forward's: of those that no user writes, few broadcast. */
+    /* An update must not change its state's shape, and a gradient has its forward's: few operators that no user writes broadcast. */
     const TensorType *types = hidden ? slice : in;
     if (row->letters ? !rule_letters(row->letters, row->op_class == OP_CLASS_USER || row->broadcasts, types, nin, op_nin(op), rule->nout,
                                      rule, error)
@@ -519,7 +519,7 @@ bool rule_in_has(const Rule *rule, int operand, int ndim, int factor) {
     return false;
 }
 
-/* So many are computed. */
+/* The number of points that are computed. */
 static double points_of(const Rule *rule, const double *size) {
     double points = rule->halved ? 0.5 : 1;
     for (int f = 0; f < rule->nfactors; f++)

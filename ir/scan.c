@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Words that the format knows: one of them in a wrong place is out of order, anything else is unknown. tests/layers.sh compares them with the readers. */
+/* Words of the format: in a wrong place such a word is "out of order", any other word is "unknown". tests/layers.sh compares them with the readers. */
 static const char *const known[] = {
     "net",
     "file",
@@ -176,7 +176,7 @@ static void skip(Scan *scan) {
 }
 
 int scan_lines(const Scan *scan) {
-    int64_t lines = 1, most = (scan->end - scan->at) / 16; /* no line that says something is shorter */
+    int64_t lines = 1, most = (scan->end - scan->at) / 16; /* no meaningful line is shorter */
     for (const char *at = scan->at; (at = memchr(at, '\n', (size_t)(scan->end - at))) != NULL; at++)
         lines++;
     return (int)(lines < most ? lines : most);
@@ -291,7 +291,7 @@ bool scan_integer(Scan *scan, const char *what, int64_t min, int64_t max, int64_
     bool fits = true;
     for (; is_digit(*p); p++) {
         int digit = *p - '0';
-        /* Counted downwards, where INT64_MIN fits too. */
+        /* Accumulates negative numbers, so that INT64_MIN fits too. */
         if (number < (INT64_MIN + digit) / 10)
             fits = false;
         else
@@ -365,7 +365,7 @@ bool scan_double(Scan *scan, const char *what, double *value) {
     return true;
 }
 
-/* After the opening quote. */
+/* Reads the rest of a quoted word, after the opening quote. */
 static bool scan_quoted(Scan *scan, const char **word) {
     const char *p = scan->at;
     while (*p != '"' && *p != '\n' && *p != '\0')
@@ -469,7 +469,7 @@ bool scan_span(Scan *scan, Span *span) {
     *span = (Span){0};
     if (!scan_is_char(scan, '@')) return true;
     if (!scan_int(scan, "a line", 1, INT32_MAX, &span->line)) return false;
-    if (scan_is_char(scan, '/')) { /* it was the number of a file */
+    if (scan_is_char(scan, '/')) { /* the number before it was that of a file */
         span->file = span->line;
         if (!scan_int(scan, "a line", 1, INT32_MAX, &span->line)) return false;
     }

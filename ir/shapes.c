@@ -109,9 +109,9 @@ bool rule_einsum(const TensorType *in, int nin, const Attr *attr, Rule *rule, Ru
     for (int i = 0; i < nin; i++)
         for (int d = 0; d < length[i]; d++) {
             int c = term[i][d] - 'a';
-            bool single = size[c] == 1 && uses[c] == 1 && !in_result[c]; /* the trace of a broadcast: nothing to split */
+            bool single = size[c] == 1 && uses[c] == 1 && !in_result[c]; /* left by a broadcast: nothing to split */
             if (factor[c] < 0 && !single) {
-                if (rule->nfactors == MAX_FACTORS - 1) /* one is the hidden dimension's */
+                if (rule->nfactors == MAX_FACTORS - 1) /* one is reserved for the hidden dimension */
                     return rule_reject(error, -1, 0, "spec \"%s\" has more than %d letters", spec, MAX_FACTORS - 1);
                 factor[c] = (int8_t)rule_add_factor(rule, size[c]);
             }
@@ -221,7 +221,7 @@ bool rule_sum_to(const TensorType *in, int nin, const Attr *attr, Rule *rule, Ru
     return true;
 }
 
-/* Losses of elements in pairs. *each: the reduction is none, where that is one. */
+/* Operands and reduction of a loss over pairs of elements. each: not NULL where the reduction "none" is allowed; *each: it was given. */
 static bool pairs_read(const TensorType *in, const Attr *reduction, bool *each, Rule *rule, RuleError *error) {
     const char *word = reduction->given && reduction->text ? reduction->text : "mean";
     if (!shape_equal(&in[0].shape, &in[1].shape)) {
@@ -299,7 +299,7 @@ bool rule_transpose(const TensorType *in, int nin, const Attr *attr, Rule *rule,
     return true;
 }
 
-/* The target shape of a reshape, its -1 filled in. */
+/* Finds the target shape of a reshape, with its -1 filled in. */
 static bool reshape_target(const Shape *from, const Attr *attr, Shape *to, RuleError *error) {
     if (attr->n > MAX_USER_NDIM)
         return rule_reject(error, -1, 0, "shape has %d dimensions, at most %d are possible", attr->n, MAX_USER_NDIM);

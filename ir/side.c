@@ -1,7 +1,7 @@
 /* side: long literals of a plan, in a file beside it (docs/plan.md).
  *
- * The file holds doubles, little endian, nothing else: the literals in the order in which the plan's text names them, each right behind the
- * one before. So a text can make a reader hold no more than the two files have bytes, however often it says `side`. */
+ * The file holds doubles, little endian, nothing else: the literals in the order in which the plan's text names them, without
+ * gaps. So a reader's memory is bounded by the size of the two files, however often the text says `side`. */
 #include <inttypes.h>
 #include <string.h>
 #include <xxhash.h>
@@ -69,7 +69,7 @@ void side_print(Printing *printing, const Plan *plan, Text *side, const char *fi
 
 /* ---------------------------------------------------------------- reading */
 
-/* A file beside the plan: its name leads nowhere else. */
+/* Reads the line of the side file; its name must not lead to another folder. */
 static bool side_line(Scan *scan, SideLine *line) {
     int64_t bytes;
     if (!scan_word(scan, &line->file) || !scan_key(scan, "bytes") || !scan_integer(scan, "the size", 8, INT64_MAX, &bytes) ||
@@ -138,7 +138,7 @@ bool side_end(Reading *reading) {
 
 /* ---------------------------------------------------------------- the two files */
 
-/* The text's first lines are read as any reader will: a damaged one names no file here, and is refused there. */
+/* Reads the first lines as plan_read does. A damaged text names no file here, and is refused there. */
 static const char *side_file(Arena *arena, const char *text, size_t n) {
     for (size_t at = 0, lines = 0; at < n && lines < 16; lines++) {
         const char *end = memchr(text + at, '\n', n - at);

@@ -1,5 +1,5 @@
-/* signature: what all nodes with one operator, operand types and attributes share. It is inferred once and kept once: a net of a thousand equal layers has
- * as many signatures as one of them. */
+/* signature: what all nodes with the same operator, operand types and attributes share. It is inferred and stored once: a net of a thousand equal layers
+ * has as many signatures as a net of one. */
 #include <string.h>
 
 #include "ir/graph.h"
@@ -62,7 +62,7 @@ const Signature *signature_of(Graph *graph, OpCode op, const TensorType *in, int
     static const Attr none[MAX_ATTRS];
     if (!attr) attr = none;
     struct Signatures *all = graph->signatures;
-    const bool known = nin >= 0 && nin <= MAX_IN; /* else it is rejected */
+    const bool known = nin >= 0 && nin <= MAX_IN; /* else the rule rejects it below */
     const uint64_t hash = known ? hash_of(op, in, nin, attr) : 0;
     map_each(&all->map, hash, i) if (known && is_of(all->all.at[i], op, in, nin, attr)) return all->all.at[i];
     Rule rule;

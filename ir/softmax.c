@@ -1,19 +1,19 @@
-/* Expansions of operators along rows for where a strategy splits the rows. What stands for softmax is what stands for cross_entropy:
- * nothing but numbers a row crosses ranks, each row's maximum and the sum of its exponentials. The largest element is taken off so that no
- * exponential overflows; the derivative along it is zero whatever it is. */
+/* Expansions of operators along rows, where a strategy splits the rows. For softmax and cross_entropy alike only numbers per row cross
+ * ranks: each row's maximum and the sum of its exponentials. The largest element is subtracted so that no exponential overflows; the
+ * result does not depend on what is subtracted, so it adds nothing to the derivative. */
 #include "ir/expansion.h"
 
 #include <assert.h>
 #include <string.h>
 
-enum { PART_ROW = 1 }; /* the operand of the last node of a forward expansion that has one number a row */
+enum { PART_ROW = 1 }; /* the operand with one number per row, of the last node of a forward expansion */
 
-/* Of a reduction along the axis of the operator. */
+/* Attributes of a reduction along the axis of the operator. */
 static void along_row(const Node *node, Attr attr[MAX_ATTRS]) {
     reduction_along(attr, node->attr[0].given ? (int)node->attr[0].i : -1, 1);
 }
 
-/* exp(x - the row's largest) and the sum of these, a number a row. Returns x - the row's largest. */
+/* *powers: exp(x - the row's largest); *sum: their sum, one number per row. Returns x - the row's largest. */
 static int powers_of(Graph *graph, const Node *node, int *powers, int *sum) {
     Attr row[MAX_ATTRS];
     along_row(node, row);
@@ -35,8 +35,8 @@ void split_log_softmax(Graph *graph, const Node *node, int *out) {
     out[0] = expand_emit(graph, node, OP_sub, shifted, expand_emit(graph, node, OP_log, sum, -1, NULL, "log"), NULL, "sub");
 }
 
-/* What a cross_entropy has for each row: log(sum of exp(x - m)) - (x[label] - m), m the row's largest. With smoothing s it is 1 - s of what it is at the label and s
- * of the mean over the classes. */
+/* The cross_entropy of each row: log(sum of exp(x - m)) - (x[label] - m), m the row's largest. With smoothing s, x[label] is replaced by (1 - s) x[label]
+ * + s mean(x). */
 void split_cross_entropy_rows(Graph *graph, const Node *node, int *out) {
     const Attr kept[MAX_ATTRS] = {{.given = true, .n = 1, .ints = {-1}}, {.given = true, .i = 1}}, dropped[MAX_ATTRS] = {kept[0]};
     const TensorType label = graph->values.at[node->in[1]].type, logits = graph->values.at[node->in[0]].type;
@@ -77,7 +77,7 @@ void split_softmax_grad(Graph *graph, const Node *node, int *out) {
     out[0] = expand_emit_gradient(graph, node, node->origin, OP_mul, y, PART_OUT, rest, PART_OUT, PART_OUT, NULL, "grad");
 }
 
-/* dy - exp(y) (sum of dy), with exp(y) = powers / sum of the forward expansion, the division a number a row. */
+/* dy - exp(y) (sum of dy), with exp(y) = powers / sum of the forward expansion. The division is done once per row. */
 void split_log_softmax_grad(Graph *graph, const Node *node, int *out) {
     int dy = node->in[1];
     Attr row[MAX_ATTRS];
@@ -91,7 +91,7 @@ void split_log_softmax_grad(Graph *graph, const Node *node, int *out) {
     out[0] = expand_emit_gradient(graph, node, node->origin, OP_sub, dy, PART_OUT, taken, PART_OUT, PART_OUT, NULL, "grad");
 }
 
-/* The same operator: the classes are a factor like others of it. Its origin is, of the forward expansion, the exponentials. */
+/* The gradient stays one operator: it can split the classes like any factor. Its origin becomes the forward expansion's exponentials. */
 void split_cross_entropy_rows_grad(Graph *graph, const Node *node, int *out) {
     const Node *rows = &graph->nodes.at[node->origin];
     const Node *logarithm = graph_producer(graph, graph_producer(graph, rows->in[0])->in[0]);

@@ -1,4 +1,4 @@
-/* source: what a plan says of the data of an input: its kind, and the file that holds its rows. */
+/* source: a plan's text about the data of an input: its kind, and the file that holds its rows. */
 #include "ir/lookup.h"
 #include "ir/text.h"
 
@@ -31,7 +31,7 @@ bool scan_split(Scan *scan, RowSplit *split) {
            scan_int(scan, "a part", 0, split->nshares - 1, &split->part);
 }
 
-/* What the fields of a CSV stand for. */
+/* Reads how the fields of a CSV are interpreted. */
 static bool read_fields(Scan *scan, DataFile *file) {
     int missing = MISSING_ERROR, tokens = TOKENS_NONE, tokenizer = TOKENIZER_WORDPIECE, lowercase = 0;
     if (scan_is_key(scan, "missing") && !scan_choice(scan, "what stands for a missing field", missing_name, NMISSINGS, &missing))
@@ -85,7 +85,7 @@ static bool read_picture(Scan *scan, PictureChange *picture) {
     return (picture->crop[0] > 0) == (picture->crop[1] > 0) || scan_fail(scan, "a crop has a height and a width");
 }
 
-/* What kind of input it is and the file that holds its rows. */
+/* Reads the kind of an input, and the file that holds its rows. */
 bool scan_source(Scan *scan, Input *input) {
     int kind = INPUT_DATA, format = FILE_NONE, element;
     if (scan_is_key(scan, "kind") && !scan_choice(scan, "kind of input", input_kind_name, NINPUT_KINDS, &kind)) return false;

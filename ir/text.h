@@ -4,7 +4,7 @@
 #include "ir/plan.h"
 
 enum { PLAN_FORMAT = 1, ARENA_ALIGNMENT = 8 };
-#define MAX_TENSOR_BYTES ((int64_t)1 << 56) /* of a type, an arena: sums of a few still fit an int64_t */
+#define MAX_TENSOR_BYTES ((int64_t)1 << 56) /* of a type or an arena: sums of a few still fit int64_t */
 
 extern const char *const step_name[]; /* by StepKind: "kernel", "local", "start", "wait", "write" */
 enum { NSTEPS = STEP_WRITE + 1, NPLACES = PLACE_ELSEWHERE + 1 };
@@ -21,7 +21,7 @@ void put_ints(Text *text, const int *at, int n); /* "(1, 2)" */
 
 /* ---------------------------------------------------------------- print.c: sections */
 
-/* Numbers of layouts in the text: by first use, so that the text does not depend on what passes interned before. */
+/* Numbers of layouts in the text, in order of first use, so that the text does not depend on what passes have interned. */
 typedef struct LayoutNumbers {
     VEC(const Layout *) at;
     Map map;
@@ -38,13 +38,13 @@ typedef struct Printing {
     int64_t side_at; /* where in the side file the next long literal begins; -1: literals stand in the text */
 } Printing;
 void printing_init(Printing *printing, Text *text, const Graph *graph);
-void printing_turn(Printing *printing, const Graph *graph); /* continues with another graph; numbers of layouts stay */
+void printing_turn(Printing *printing, const Graph *graph); /* continues with another graph; keeps the numbers of layouts */
 void printing_finish(Printing *printing);
 int printing_layout(Printing *printing, const Layout *layout); /* its number, a new one at first use */
 void put_value(const Printing *printing, int value);           /* "%12" */
-void printing_layouts(Printing *printing); /* numbers those of the sections, in the order of their use; before print_sections */
+void printing_layouts(Printing *printing); /* numbers the layouts of the sections, in order of use; call before print_sections */
 void print_head(Printing *printing);       /* net, file, ranks, replicas */
-/* side.c: appends the long literals of the graph, and of eval (may be NULL) what is not in it, to *side and prints the line that names it, if there are
+/* side.c: appends the plan's long literals, each once, to *side and prints the line that names it, if there are
  * any. side or file NULL: inline. */
 void side_print(Printing *printing, const Plan *plan, Text *side, const char *file);
 bool side_takes(int64_t n);              /* whether a literal of n numbers is a long one */
@@ -56,7 +56,7 @@ void print_prompt(Printing *printing);   /* prompt .. graph */
 
 /* ---------------------------------------------------------------- scan.c */
 
-/* A position in a NUL-terminated text. Every function but the four that only look returns false after filling *error with "name:line: ...". */
+/* A position in a NUL-terminated text. Every function but those that only look returns false after filling *error with "name:line: ...". */
 typedef struct Scan {
     Arena *arena;
     const char *name; /* of the file, for messages */
@@ -64,10 +64,10 @@ typedef struct Scan {
     int line; /* of at, 1-based */
     Error *error;
 } Scan;
-int scan_lines(const Scan *scan); /* at most so many are left: room for what they say */
+int scan_lines(const Scan *scan); /* an upper bound of the lines left, to reserve room */
 bool scan_fail(Scan *scan, const char *format, ...) PRINTF_LIKE(2, 3);
 bool scan_unexpected(Scan *scan, const char *expected); /* fails: says what stands here */
-bool scan_is_keyword(Scan *scan, const char *keyword);  /* looks; consumes it if it is there */
+bool scan_is_keyword(Scan *scan, const char *keyword);  /* looks, and consumes it if it is there */
 bool scan_is_key(Scan *scan, const char *key);          /* "key=" likewise */
 bool scan_is_char(Scan *scan, char c);                  /* likewise */
 bool scan_is_arrow(Scan *scan);                         /* likewise */
@@ -92,7 +92,7 @@ bool scan_span(Scan *scan, Span *span);                /* "@9:5", "@1/9:5", or n
 
 bool scan_index(Scan *scan, DType dtype, IndexRange *index); /* "index=(0, 10)", or nothing */
 bool scan_split(Scan *scan, RowSplit *split);
-bool scan_source(Scan *scan, Input *input); /* what kind of input it is and the file that holds its rows */
+bool scan_source(Scan *scan, Input *input); /* the kind of an input, and the file that holds its rows */
 
 /* ---------------------------------------------------------------- read.c */
 
@@ -117,7 +117,7 @@ bool side_read(Reading *reading, const PlanFiles *files, int flags);
 bool side_literal(Reading *reading, const char *what, int64_t n, const double **data);
 bool side_end(Reading *reading);
 bool read_sections(Reading *reading);
-bool read_eval(Reading *reading); /* behind the keyword, into a graph that has the plan's states */
+bool read_eval(Reading *reading); /* after the keyword, into a graph that has the plan's states */
 bool read_generate(Reading *reading);
 bool read_over(Reading *reading); /* shorter, prompt: into a graph that has the settings and states of the program before it */
 bool read_layout_number(Reading *reading, int ndim, const Layout **layout);

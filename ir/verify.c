@@ -1,4 +1,4 @@
-/* verify: what must hold of a graph between two passes. A failure is a bug of the pass before, or a plan that pcc did not write. */
+/* verify: checks what must hold of a graph between two passes. A failure is a bug of the last pass, or a plan that pcc did not write. */
 #include "ir/graph.h"
 #include "ir/rules.h"
 
@@ -6,14 +6,14 @@
 #include <stdarg.h>
 #include <string.h>
 
-/* What one verification knows. written: per state, whether a write stands before the node that is looked at; valid: per layout of the graph, whether it is known to be. Layouts that
- * nothing lies in may be another graph's (graph_fork). */
+/* The state of one verification. written: per state, whether a write precedes the current node; valid: per layout of the graph, whether it is known to be valid. Unused
+ * layouts are not checked: they may be another graph's (graph_fork). */
 typedef struct Check {
     const Graph *graph;
     const char *stage;
     Error *error;
     bool *written, *valid;
-    const Node **inferred; /* by a rule's address: the last node of which it was inferred again */
+    const Node **inferred; /* hashed by a rule's address: the last node whose rule was inferred again */
 } Check;
 enum { INFERRED_SLOTS = 1024 };
 
@@ -43,7 +43,7 @@ static const TensorType *type_of(const Graph *graph, int value) {
     return &graph->values.at[value].type;
 }
 
-/* Operands exist before the node, results are its own. */
+/* Checks that operands come before the node, and that results are its own. */
 static bool check_edges(const Check *check, int id) {
     const Graph *graph = check->graph;
     const Node *node = &graph->nodes.at[id];
@@ -78,7 +78,7 @@ static bool check_leaf_type(const Check *check, int id, const TensorType *type) 
     return true;
 }
 
-/* Whether inference would say the same of both: they share rule and attributes, and have the same types. */
+/* Whether inference gives both the same: they share rule and attributes, and have the same types. */
 static bool is_like(const Graph *graph, const Node *a, const Node *b) {
     if (a->op != b->op || a->rule != b->rule || a->attr != b->attr || a->nin != b->nin || a->nout != b->nout) return false;
     for (int i = 0; i < a->nin; i++)
@@ -88,7 +88,7 @@ static bool is_like(const Graph *graph, const Node *a, const Node *b) {
     return true;
 }
 
-/* The rule says what inference says again, for operands and attributes as they are now. */
+/* Checks that the rule equals what inference gives for the operands and attributes as they are now. */
 static bool check_rule(const Check *check, int id) {
     const Graph *graph = check->graph;
     const Node *node = &graph->nodes.at[id];
@@ -127,7 +127,7 @@ static bool check_origin(const Check *check, int id) {
     return true;
 }
 
-/* All digits of a strategy can stand in one layout. */
+/* Checks that all digits of a strategy can be in one layout. */
 static bool check_strategy(const Check *check, int id) {
     const Node *node = &check->graph->nodes.at[id];
     const Strategy *strategy = node->strategy;
@@ -143,7 +143,7 @@ static bool check_strategy(const Check *check, int id) {
             return node_fail(check, id, "the strategy splits factor %d, which its kernel needs whole: it was not expanded", f);
         const int64_t split = strategy_split(strategy, f);
         for (int i = 0; i < strategy_count(strategy, f); i++)
-            layout_append(&all, 0, strategy_digits(strategy, f)[i]); /* there is room for those of a strategy */
+            layout_append(&all, 0, strategy_digits(strategy, f)[i]); /* a layout has room for those of a strategy */
         if (node->rule->factor[f].divides && (split < 1 || node->rule->factor[f].size % split != 0))
             return node_fail(check, id, "the strategy splits factor %d unevenly", f);
     }
@@ -161,7 +161,7 @@ static bool check_state_type(const Check *check, int id, const TensorType *type)
     return true;
 }
 
-/* A conversion goes between two layouts; its result is partial over digits of its operand alone. */
+/* Checks that a conversion is between two layouts, and that its result is partial only over digits of its operand. */
 static bool check_convert(const Check *check, int id) {
     const Graph *graph = check->graph;
     const Node *node = &graph->nodes.at[id];
@@ -178,7 +178,7 @@ static bool check_convert(const Check *check, int id) {
     return fits || node_fail(check, id, "the result is partial over digits that the operand is not");
 }
 
-/* What only leaves, writes and conversions must hold. A read names a version: the old one before the state's write, the new one after it.
+/* Checks leaves, writes and conversions. A read names a version: the old one before the state's write, the new one after it.
  */
 static bool check_special(const Check *check, int id) {
     const Graph *graph = check->graph;

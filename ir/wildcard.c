@@ -1,9 +1,9 @@
-/* pattern: see pattern.h. */
+/* wildcard: see wildcard.h. */
 #include "ir/wildcard.h"
 
 #include <string.h>
 
-enum { MAX_COVERED = 2048 }; /* of a path around another one; paths are shorter */
+enum { MAX_COVERED = 2048 }; /* bytes of an enclosing path; paths are shorter */
 
 static void wild_set(Wilds *wilds, int number, const char *at, size_t n) {
     if (!wilds || number >= MAX_WILDS) return;
@@ -12,7 +12,7 @@ static void wild_set(Wilds *wilds, int number, const char *at, size_t n) {
     wilds->n = number + 1;
 }
 
-/* *number: of the next wild; moved behind those of this name. */
+/* Whether a name matches one name of a pattern. *number: of the next wild; advances past those of this name. */
 static bool name_matches(const char *pattern, size_t np, const char *name, size_t n, Wilds *wilds, int *number) {
     size_t p = 0, i = 0, star = SIZE_MAX, begin = 0, mark = 0;
     int next = *number;
@@ -38,7 +38,7 @@ static bool name_matches(const char *pattern, size_t np, const char *name, size_
     return p == np;
 }
 
-/* Whether only '**' are left of a pattern, behind a name that it has matched. */
+/* Whether only '**' remain of a pattern, after a name that it has matched. */
 static bool matches_nothing_more(const char *pattern, Wilds *wilds, int number) {
     while (!strncmp(pattern, ".**", 3) && (pattern[3] == '.' || !pattern[3])) {
         wild_set(wilds, number++, pattern, 0);
@@ -47,7 +47,7 @@ static bool matches_nothing_more(const char *pattern, Wilds *wilds, int number) 
     return !pattern[0];
 }
 
-/* Name by name; back to the last '**' where they differ. */
+/* Compares name by name, and backtracks to the last '**' on a mismatch. */
 bool pattern_matches(const char *pattern, const char *path, Wilds *wilds) {
     const char *again = NULL, *begin = NULL, *mark = NULL;
     int number = 0, again_number = 0;
@@ -78,7 +78,7 @@ bool pattern_matches(const char *pattern, const char *path, Wilds *wilds) {
     }
 }
 
-/* The length of the wild that a piece of a pattern begins with: of a name of its own, "**", 2; else of one '*', 1; 0: none. */
+/* The length of the wild at `at`: 2 for a "**" that is a whole name; 1 for any other '*'; 0: none. */
 static size_t wild_length(const char *pattern, const char *at) {
     if (*at != '*') return 0;
     bool alone = (at == pattern || at[-1] == '.') && at[1] == '*' && (at[2] == '.' || !at[2]);
@@ -118,7 +118,7 @@ const char *pattern_path(const char *pattern, const Wilds *wilds, Arena *arena) 
         bool none = n == 2 && number < wilds->n && wilds->of[number].n == 0;
         number += n > 0;
         at += n > 0 ? n : 1;
-        if (none && *at == '.') at++; /* no names, no dot behind them */
+        if (none && *at == '.') at++; /* no names, so no dot after them */
     }
     if (text.n > 0 && text.at[text.n - 1] == '.') text.n--;
     const char *path = arena_copy(arena, text.at ? text.at : "", text.n);

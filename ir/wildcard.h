@@ -1,5 +1,5 @@
 /* wildcard: patterns of paths. A path is names joined by '.', encoder.layer.0.weight. In a pattern '*' stands for one name or a piece of one, '**' for any number of
- * names, none too. A pattern matches whole paths. */
+ * names, including none. A pattern matches whole paths. */
 #pragma once
 #include "ir/base.h"
 
@@ -16,11 +16,11 @@ typedef struct Wilds {
 
 /* wilds: filled in where the pattern matches and has at most MAX_WILDS; or NULL. */
 bool pattern_matches(const char *pattern, const char *path, Wilds *wilds);
-/* Whether a pattern matches a path, or what lies around it: layer.* covers layer.0.fc1.weight. */
+/* Whether a pattern matches a path or one that encloses it: layer.* covers layer.0.fc1.weight. */
 bool pattern_covers(const char *pattern, const char *path);
-/* The '*' and '**' of a pattern as letters '1' and 'n': equal for patterns that can stand for each other. In the arena. */
+/* The '*' and '**' of a pattern as letters '1' and 'n': equal for patterns whose wilds correspond. In the arena. */
 const char *pattern_wilds(const char *pattern, Arena *arena);
-/* The path that a pattern makes of what another one's wilds stand for; they are those of pattern_wilds. In the arena. */
+/* Fills a pattern with what another pattern's wilds stand for, which has the same pattern_wilds. In the arena. */
 const char *pattern_path(const char *pattern, const Wilds *wilds, Arena *arena);
-/* A copy of a path with the names that are numbers, of loops, as '*'. */
+/* A copy of a path with '*' for each name that is a number (of a loop). */
 const char *path_without_numbers(const char *path, Arena *arena);

@@ -1,7 +1,7 @@
-/* windows: rules and gradients of conv2d, max_pool and avg_pool, and what upsample stands for. The batch, the channels, height and width may be split; input
- * channels of conv2d give partial sums, and so do height and width in the gradient of its kernel. In groups a split takes whole groups, of both channels. Windows overlap the
- * parts of height and width: their factor counts windows, and what lies under a part of them, or over a part of what they see, is needed with halos (layout.h). Factors of
- * what stays whole are there for the count of operations. */
+/* windows: rules and gradients of conv2d, max_pool and avg_pool, and the expansion of upsample. The batch, the channels, height and width may be split. Splitting the
+ * input channels of conv2d gives partial sums, as does splitting height and width in the gradient of its kernel. With groups, a split takes whole groups of input and output
+ * channels. Windows reach beyond the parts of height and width: their factor counts windows, and operands are needed with halos (layout.h). Factors of
+ * dimensions that stay whole are there for counting operations. */
 #include "ir/expansion.h"
 #include "ir/windows.h"
 
@@ -11,11 +11,11 @@
 /* Attributes by their place in the rows of conv2d and its gradients, and of pools and theirs. */
 enum { CONV_STRIDE, CONV_PADDING, CONV_DILATION, CONV_GROUPS, CONV_SHAPE };
 enum { POOL_SIZE, POOL_STRIDE, POOL_PADDING, POOL_DILATION, POOL_CEIL, AVERAGE_DIVISOR = POOL_CEIL, AVERAGE_SHAPE };
-enum { MOST_TAPS = 1 << 20 }; /* numbers of attributes, and sizes of kernels, at most */
+enum { MOST_TAPS = 1 << 20 }; /* limit of the numbers in attributes, and of kernel sizes */
 
 /* ---------------------------------------------------------------- windows */
 
-/* Number d of an attribute of two, or of one that stands for both. */
+/* Number d of an attribute of two numbers, or of one that stands for both. */
 static int64_t of_pair(const Attr *attr, int d, int64_t otherwise) {
     return attr->given ? attr->ints[attr->n == 1 ? 0 : d] : otherwise;
 }
@@ -33,7 +33,7 @@ Window window_of(OpCode op, const Attr *attr, int d, int64_t size) {
                     of_pair(&attr[POOL_PADDING], d, 0)};
 }
 
-/* Windows along a dimension; ceil: the last one may reach beyond the padding, if it begins before that. */
+/* The number of windows along a dimension; ceil: the last one may reach beyond the padding, if it begins before its end. */
 static int64_t windows_along(const Window *window, int64_t size, bool ceil) {
     const int64_t room = size + 2 * window->low - window_extent(window);
     if (room < 0) return 0;
@@ -41,7 +41,7 @@ static int64_t windows_along(const Window *window, int64_t size, bool ceil) {
     return ceil && room % window->stride != 0 && n * window->stride < size + window->low ? n + 1 : n;
 }
 
-/* Attributes of two numbers, or of one, each at least `least`. */
+/* Checks an attribute of two numbers, or of one, each at least `least`. */
 static bool pair_check(const Attr *attr, int index, const char *name, int64_t least, RuleError *error) {
     const Attr *at = &attr[index];
     if (!at->given) return true;
@@ -57,7 +57,7 @@ static bool pair_check(const Attr *attr, int index, const char *name, int64_t le
     return true;
 }
 
-/* The number of windows over dimension d of %0, of this size; 0 with *error where there are none. */
+/* The number of windows over dimension d of %0, whose size is given; 0 with *error where there are none. */
 static int64_t count_windows(const Window *window, int64_t size, int d, bool ceil, RuleError *error) {
     const int64_t n = windows_along(window, size, ceil);
     if (n > 0) return n;
@@ -75,7 +75,7 @@ static void result_dim(Rule *rule, int factor, int64_t size) {
     shape->dim[shape->ndim++] = size;
 }
 
-/* What a part needs of dimension d of the planes of an operand of so many dimensions. */
+/* Adds the halo that a part needs in dimension d of the planes of an operand with ndim dimensions. */
 static void need_halo(Rule *rule, int operand, int ndim, int d, HaloKind kind, int64_t of, const Window *window) {
     const Halo halo = {kind, of, window->stride, window->low, window_extent(window) - 1 - window->low};
     rule_need_halo(rule, operand, ndim, ndim - 2 + d, halo);
@@ -89,7 +89,7 @@ static int whole_factor(Rule *rule, int64_t size) {
 
 /* ---------------------------------------------------------------- conv2d */
 
-/* What the dimensions of x, w and y are, of conv2d and of its gradients alike; how the windows lie. */
+/* The factors of the dimensions of x, w and y, for conv2d and its gradients alike; the windows. */
 typedef struct ConvFactors {
     int8_t x[4], w[4], y[4];
     Shape y_shape;
@@ -123,7 +123,7 @@ static bool conv_shapes(const Shape *x, const Shape *w, const Attr *attr, RuleEr
     return true;
 }
 
-/* The share of a dimension's taps that do not lie in padding. */
+/* The share of a dimension's taps that lie outside the padding. */
 static double share_inside(const Window *window, int64_t size, int64_t n) {
     double inside = 0;
     for (int64_t k = 0; k < window->size; k++) {
@@ -152,7 +152,7 @@ static bool conv_factors(const Shape *x, const Shape *w, const Attr *attr, Rule 
         rule->factor[of_x].divides = true;
         f->w[0] = of_x;
         f->w[1] = (int8_t)whole_factor(rule, w->dim[1]);
-        whole_factor(rule, w->dim[0] / groups); /* of no dimension alone */
+        whole_factor(rule, w->dim[0] / groups); /* no dimension runs over it alone */
     }
     rule->inside = 1;
     f->x[1] = of_x;
@@ -169,7 +169,7 @@ static bool conv_factors(const Shape *x, const Shape *w, const Attr *attr, Rule 
     }
     const bool product = w->dim[2] == 1 && w->dim[3] == 1 && f->window[0].stride == 1 && f->window[1].stride == 1;
     rule->blocked = !product && (groups == 1 || w->dim[1] > 1);
-    rule->again = x->dim[2] * x->dim[3] > 1; /* of one place: the images are rows of a product */
+    rule->again = x->dim[2] * x->dim[3] > 1; /* with a single place, the images are the rows of one product */
     return true;
 }
 
@@ -177,7 +177,7 @@ static void conv_operand(Rule *rule, int i, const int8_t *factors) {
     memcpy(rule->in[i], factors, 4);
 }
 
-/* Operand 0 is x, of which the windows of a part of y are needed; or, where back, y, of which the windows that see a part of x are. */
+/* Operand 0 is x, of which a part of y needs the elements that its windows see; or, where back, y, of which a part of x needs the windows that see it. */
 static void conv_halos(Rule *rule, const Shape *x, const ConvFactors *f, bool back) {
     for (int d = 0; d < 2; d++)
         need_halo(rule, 0, 4, d, back ? HALO_SEEN : HALO_SEES, (back ? x : &f->y_shape)->dim[2 + d], &f->window[d]);
@@ -228,7 +228,7 @@ bool rule_conv2d_grad_w(const TensorType *in, int nin, const Attr *attr, Rule *r
 
 /* ---------------------------------------------------------------- pools */
 
-/* No window is of padding alone: those at the low end are looked at, as the others begin within the plane. */
+/* Whether no window sees only padding. Only those at the low end are checked, as the others begin within the plane. */
 static bool sees_elements(const Window *window, int64_t size) {
     bool all = 2 * window->low <= window->size;
     for (int64_t begin = -window->low; all && begin < 0; begin += window->stride) {
@@ -238,7 +238,7 @@ static bool sees_elements(const Window *window, int64_t size) {
     return all;
 }
 
-/* The windows of a pool over a shape: the result's shape, and a factor for each of its dimensions, which x's run over too. max: attributes are max_pool's. */
+/* The windows of a pool over a shape: the result's shape, and a factor for each of its dimensions, shared with x. max: the attributes are max_pool's. */
 static bool pool_factors(const Shape *x, const Attr *attr, bool max, Rule *rule, Shape *y, int8_t *factors, Window *windows,
                          RuleError *error) {
     if (x->ndim < 2) return rule_reject(error, 0, -1, "%%0 has %d dimensions, and must end in [height, width]", x->ndim);
@@ -264,7 +264,7 @@ static bool pool_factors(const Shape *x, const Attr *attr, bool max, Rule *rule,
         }
         y->dim[at] = n;
         factors[at] = (int8_t)rule_add_factor(rule, n);
-        whole_factor(rule, window.size); /* of no dimension */
+        whole_factor(rule, window.size); /* no dimension runs over it */
     }
     return true;
 }
@@ -294,7 +294,7 @@ bool rule_avg_pool(const TensorType *in, int nin, const Attr *attr, Rule *rule, 
     return (void)nin, pool_rule(in, attr, false, rule, error);
 }
 
-/* dy is operand `dy`, of a result over planes of shape x; the gradient is of that shape. Which of a window's elements is the largest is found anew from x. */
+/* dy is operand `dy`, the gradient of a pool over planes of shape x; the result has that shape. max_pool finds the largest element of a window again from x. */
 static bool pool_grad_rule(const TensorType *in, int dy, const Shape *x, const Attr *attr, bool max, Rule *rule, RuleError *error) {
     Shape y;
     Window windows[2];
@@ -356,7 +356,7 @@ void adjoint_avg_pool(Graph *graph, int node, const int *dy, int *dx) {
     dx[0] = graph_emit_gradient(graph, node, OP_avg_pool_grad, dy, (int[]){PART_OUT}, 1, 0, attr, name_of_gradient(graph, forward.in[0]));
 }
 
-/* The gradient of an upsample: the windows whose numbers were given back see dy. */
+/* The gradient of an upsample: the pool of dy with the same windows. */
 void adjoint_avg_pool_grad(Graph *graph, int node, const int *dy, int *dx) {
     const Node forward = graph->nodes.at[node];
     Attr attr[MAX_ATTRS];
@@ -384,7 +384,7 @@ bool rule_upsample(const TensorType *in, int nin, const Attr *attr, Rule *rule, 
     return true;
 }
 
-/* What the mean of windows that do not overlap, their sum over 1, gives back: each window's number to all elements that it sees. */
+/* The gradient of an avg_pool with the divisor 1 and windows that do not overlap: it copies each window's number to all elements that it sees. */
 void expand_upsample(Graph *graph, const Node *node, int *out) {
     const Attr attr[MAX_ATTRS] = {
         [POOL_SIZE] = node->attr[0], [AVERAGE_DIVISOR] = {.given = true, .i = 1}, [AVERAGE_SHAPE] = shape_of_type(&node->rule->result[0])};

@@ -1,7 +1,7 @@
-/* windows.c for other folders: what the attributes of conv2d, of the pools and of their gradients say. */
+/* windows.c for other folders: the windows that the attributes of conv2d, the pools and their gradients define. */
 #pragma once
 #include "ir/op.h"
 #include "ir/window.h"
 
-/* Along height (d = 0) or width (1). size: of a convolution's kernel there; pools have theirs among the attributes. */
+/* The window along height (d = 0) or width (1). size: of a convolution's kernel; pools have theirs among the attributes. */
 Window window_of(OpCode op, const Attr *attr, int d, int64_t size);

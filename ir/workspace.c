@@ -6,7 +6,7 @@
 #include "ir/gemm.h"
 #include "ir/plan.h"
 
-/* The largest box of a rank of the role, one slice of it where there is the hidden dimension. */
+/* The shape of the largest box of a rank of the role; of one slice of it where there is a hidden dimension. */
 static Shape local_shape(const Graph *graph, const Role *role, int instance) {
     const Instance *at = &role->instances.at[instance];
     const TensorType *type = &graph->values.at[at->value].type;

@@ -1,4 +1,4 @@
-/* Columns of numbers, each as it is shortest. One whose rows are all equal is that number alone: most tables have some. */
+/* Writes columns of numbers, each in its shortest form. A column whose rows are all equal is just that number: most tables have some. */
 #include "report/columns.h"
 
 #include <assert.h>
@@ -49,7 +49,7 @@ void columns_ints(ColumnTable *columns, const int *at, int n) {
         columns_member(columns, at[i]);
 }
 
-/* Characters of numbers, each with what parts it from the next. */
+/* Characters of the numbers as JSON, each with its separator. */
 static int64_t length_of(const int64_t *at, int n) {
     int64_t length = 0;
     for (int i = 0; i < n; i++) {
@@ -62,14 +62,14 @@ static int64_t length_of(const int64_t *at, int n) {
 
 typedef VEC(int64_t) Numbers;
 
-/* Where a stretch of items has been before is looked up by its first four. */
-enum { STRETCH = 4, WORTH = 12 }; /* characters from which on it is copied */
+/* Earlier occurrences of a stretch of items are found by a hash of its first four. */
+enum { STRETCH = 4, WORTH = 12 }; /* the least number of characters for a copy */
 typedef struct Stretches {
     const int64_t *at;
     int n, bits, *last; /* per hash: the last place + 1, 0: none */
 } Stretches;
 
-/* Where the place of what begins at i belongs; NULL: fewer than four are left. */
+/* The hash slot for the stretch that begins at i; NULL: fewer than four items are left. */
 static int *last_place(const Stretches *seen, int i) {
     uint64_t hash = 0;
     if (i + STRETCH > seen->n) return NULL;
@@ -85,14 +85,14 @@ static int equal_items(const Stretches *seen, int i, int before) {
     return equal;
 }
 
-/* Numbers without what comes again, as by LZ77 (Ziv and Lempel, 1977): how many stand here, these, how far back what comes next has been, how many of that; and so on. */
+/* Packs numbers as LZ77 does (Ziv and Lempel, 1977): a count of literal numbers, these, how far back the next stretch occurred, its length; and so on. */
 static Numbers repeats_of(Arena *arena, const int64_t *at, int n) {
     Stretches seen = {.at = at, .n = n, .bits = 4};
     Numbers packed = {0};
     while (seen.bits < 30 && n >> seen.bits)
         seen.bits++;
     seen.last = arena_alloc(arena, sizeof *seen.last << seen.bits);
-    for (int i = 0, begin = 0; begin < n;) { /* begin: of what is not written yet */
+    for (int i = 0, begin = 0; begin < n;) { /* begin: the first number not written yet */
         int back = 1, length = i > 0 ? equal_items(&seen, i, i - 1) : 0, *last = last_place(&seen, i);
         if (last && *last > 0) {
             const int equal = equal_items(&seen, i, *last - 1);
@@ -123,7 +123,7 @@ static void write_numbers(Json *json, const char *key, Numbers numbers) {
     json_end(json);
 }
 
-/* As it is; or as differences from row to row where these are shorter by a tenth; either of them without what comes again where that is shorter by half. */
+/* Writes a column as it is; or as differences from row to row where these are shorter by a tenth; either is packed by repeats_of where that is shorter by half. */
 static void write_column(Arena *arena, Json *json, const char *key, const int64_t *at, int n) {
     Numbers as[4] = {0}; /* bit 0: differences; bit 1: without repeats */
     int best = 0, equal = n > 0;

@@ -1,7 +1,7 @@
 /* embed: writes the page as C, when pcc is built.
  *     embed OUT.c PAGE.html FILE..     lines `@include FILE` of the page are replaced by the file; before the line `@data` is page_head, behind it page_tail
- * Four spaces at the beginning of a line become a tab, and comments that have lines of their own are left out: every report has the page in it.
- * Arrays of numbers, as a literal of this length is more than C asks of a compiler. */
+ * Four spaces at the beginning of a line become a tab, and comments on lines of their own are left out, since every report contains the page.
+ * It writes arrays of numbers, as C does not require compilers to take string literals of this length. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static void put(char c) {
     if (++column % 32 == 0) fputs("\n", out);
 }
 
-/* Whether a line is of a comment that begins a line and ends one. */
+/* Whether a line belongs to a comment that begins at a line's beginning and ends at a line's end. */
 static bool is_comment(const char *line) {
     static bool inside;
     const bool begun = inside || strncmp(line + strspn(line, " "), "/*", 2) == 0;
@@ -41,7 +41,7 @@ static void begin(const char *name) {
     fprintf(out, "const unsigned char %s[] = {\n", name);
 }
 
-static void end(const char *name) { /* with a 0 behind it, which is not counted */
+static void end(const char *name) { /* with a 0 after it, which is not counted */
     fprintf(out, "0};\nconst size_t %s_bytes = sizeof %s - 1;\n", name, name);
 }
 

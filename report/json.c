@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of the UTF-8 character at `at`, 0: it is none. */
+/* Bytes of the UTF-8 character at `at`, 0: it is not valid. */
 static int character(const unsigned char *at) {
     if (at[0] < 0x80) return 1;
     int n = at[0] >= 0xf0 ? 4 : at[0] >= 0xe0 ? 3 : 2;

@@ -1,4 +1,4 @@
-/* lives: from when to when values are there. */
+/* lives: lifetimes of values. */
 #include <string.h>
 
 #include "report/plan.h"
@@ -15,7 +15,7 @@ void lives_find(const Program *program, const Role *role, int *first, int *last)
         const int end = s + fused_length(role, s);
         for (int k = s; k < end; k++) {
             for (int i = 0; i < role->steps.at[k].nin; i++)
-                for (int v = role->steps.at[k].in[i];; v = (int)role->instances.at[v].at) { /* and what it is a view of */
+                for (int v = role->steps.at[k].in[i];; v = (int)role->instances.at[v].at) { /* also what it is a view of */
                     live(first, last, v, s, end - 1);
                     if (role->instances.at[v].place != PLACE_VIEW) break;
                 }

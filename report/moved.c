@@ -1,10 +1,10 @@
-/* moved: the communications of a role as a plan alone tells them: what is converted into what, and the bytes of that. */
+/* moved: the communications of a role as far as the plan alone tells: what is converted into what, and the bytes moved. */
 #include "report/plan.h"
 
-/* Above so many ranks pieces are not counted: there may be as many as pairs of ranks. */
+/* With more ranks, pieces are not counted: there may be as many as pairs of ranks. */
 enum { COUNTED_RANKS = 1024 };
 
-/* What one conversion moves, in elements; counted once, however many steps do it. */
+/* What one conversion moves, in elements; counted once for all steps that do it. */
 typedef struct Counted {
     CommKind kind;
     const Layout *from, *to;
@@ -64,7 +64,7 @@ void write_moved(PlanData *data, const Graph *graph, const Role *role) {
         const Counted *counted = counted_of(&m, step->comm, from, to, &type->shape);
         const bool has = layout_has_ranks(from, role->first_rank, role->last_rank),
                    gets = layout_has_ranks(to, role->first_rank, role->last_rank);
-        add_traffic(&columns, has || layout_is_partial(from), counted->sent, type); /* sums are passed on by those that add them up */
+        add_traffic(&columns, has || layout_is_partial(from), counted->sent, type); /* ranks that add terms up send the sums on */
         add_traffic(&columns, gets, counted->received, type);
     }
     columns_write(&data->json, "comms", &columns);

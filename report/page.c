@@ -21,7 +21,7 @@ void page_print(Text *text, const Page *page) {
     text_append(text, (const char *)page_tail, page_tail_bytes);
 }
 
-/* memmem, which is no part of POSIX. */
+/* Like memmem, which POSIX lacks. */
 static const char *find(const char *at, const char *end, const char *word) {
     const size_t n = strlen(word);
     for (; at < end && (at = memchr(at, word[0], (size_t)(end - at))) != NULL; at++)
@@ -50,7 +50,7 @@ void page_checksum(const Page *page, char *digits) {
     const char *key = "\n\"checksum\":\"", *at = plan->n > 0 ? find(plan->at, plan->at + plan->n, key) : NULL;
     digits[0] = '\0';
     if (at == NULL) return;
-    at += strlen(key); /* a zero ends the text, and is no digit */
+    at += strlen(key); /* the text ends in a zero, which is no digit */
     if (strspn(at, "0123456789abcdef") != 16 || at[16] != '"') return;
     memcpy(digits, at, 16);
     digits[16] = '\0';

@@ -2,7 +2,7 @@
 #pragma once
 #include "ir/base.h"
 
-/* template.c, of page/: what stands before the data and behind them. */
+/* template.c, made from page/: the HTML before and after the data. */
 extern const unsigned char page_head[], page_tail[];
 extern const size_t page_head_bytes, page_tail_bytes;
 
@@ -13,7 +13,7 @@ typedef struct Page {
 } Page;
 void page_finish(Page *page);
 void page_print(Text *text, const Page *page);
-/* Reads the elements of a page. False: the text is none. */
+/* Reads the elements of a page. False: the text is not a page. */
 bool page_read(Page *page, const char *text, size_t n);
-/* The plan's checksum, as the data say it; "": they say none of 16 digits. In digits: 17 bytes. */
+/* The plan's checksum from the data; "": there is none of 16 digits. digits: 17 bytes. */
 void page_checksum(const Page *page, char *digits);

@@ -129,7 +129,7 @@ const Graph *program_graph(const Plan *plan, int program) {
 }
 
 static int64_t largest_bytes(const Layout *layout, const TensorType *type) {
-    return layout == NULL ? 0 : layout_max_bytes(layout, type); /* NULL: of a plan without a program */
+    return layout == NULL ? 0 : layout_max_bytes(layout, type); /* NULL: the plan has no program */
 }
 
 /* ---------------------------------------------------------------- head */
@@ -276,7 +276,7 @@ static void write_nodes(PlanData *data, const Graph *graph) {
 
 typedef enum { HELD_FORWARD, HELD_KEPT, HELD_CONVERTED, HELD_GRADIENT, HELD_BACKWARD, HELD_UPDATE } HeldAs;
 
-/* Per step: the phase of its node, of another that of the node before. */
+/* Per step: the phase of its node; for a step without one, that of the step before. */
 static Phase *step_phases(const Graph *graph, const Role *role, Arena *arena) {
     Phase *phases = arena_alloc(arena, sizeof *phases * (size_t)(role->steps.n + 1)), phase = PHASE_FORWARD;
     for (int s = 0; s < role->steps.n; s++) {
@@ -287,7 +287,7 @@ static Phase *step_phases(const Graph *graph, const Role *role, Arena *arena) {
     return phases;
 }
 
-/* Per value: whether it is the gradient that an update takes. */
+/* Per value: whether it is the gradient operand of an update. */
 static bool *parameter_gradients(const Graph *graph, Arena *arena) {
     bool *is = arena_alloc(arena, (size_t)graph->values.n + 1);
     for (int n = 0; n < graph->nodes.n; n++) {
