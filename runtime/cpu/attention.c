@@ -1,8 +1,8 @@
-/* attention: by blocks of scores, which are never there together: products by a library, rows of a block by attentionloops.c. Forward, blocks of queries are for
- * threads to divide; for each, over blocks of keys, what has been summed is scaled down whenever a larger score comes. The gradient computes the scores again from the
- * largest and the sum: heads of keys, or, where there are fewer of them than threads, parts of their keys, are for threads to divide, each of which has all of its own
- * gradients of keys and values, and a term of those of queries. Blocks and parts follow from sizes, and from the most threads of any process: what is computed
- * alike on several ranks has the same bits. */
+/* attention: in blocks of scores, which are never all in memory (flash attention). A library computes products, attentionloops.c the rows of a block. Forward, threads
+ * divide blocks of queries; for each, over blocks of keys, the sum so far is scaled down whenever a larger score comes. The gradient recomputes the scores from the
+ * largest score and the sum. Threads divide heads of keys or, if there are fewer heads than threads, parts of their keys; each part has all of its gradients of
+ * keys and values, and a term of those of queries. Blocks and parts depend only on sizes and the most threads of any process: ranks that compute
+ * the same get the same bits. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@
 
 enum { MOST_QUERIES = 128, MOST_KEYS = 256 }; /* of a block */
 
-/* Rows and columns of a block, and what of it is seen. */
+/* A call, the size of its blocks, and what computes them. */
 typedef struct Attention {
     AttentionCall of;
     OpCode op;
@@ -25,7 +25,7 @@ static double score_count(const Attention *a) {
     return (double)a->of.heads * (double)a->of.group * (double)a->of.m * (double)a->of.n;
 }
 
-/* One library for all products of the call: what a block multiplies. */
+/* Opens one library for all products of the call, by the sizes of a block's. */
 static bool open_library(const KernelCall *call, Attention *a, Error *error) {
     const int64_t m = a->block_m, n = a->block_n;
     const ProductSize sizes[] = {{false, true, m, n, a->of.d},
@@ -63,7 +63,7 @@ static void number_put(const Attention *a, void *numbers, int64_t i, double numb
         ((double *)numbers)[i] = number;
 }
 
-/* Keys that the query may see, of the first n. */
+/* How many of the first n keys the query may see. */
 static int64_t seen_by(const Attention *a, int64_t query, int64_t n) {
     if (!a->of.causal) return n;
     const int64_t seen = a->of.before + query + 1;
@@ -86,7 +86,7 @@ static const uint8_t *mask_of(const Attention *a, int64_t head) {
     return mask;
 }
 
-/* Keys of the blocks that queries [query, query + rows) of a head see, of the first n: behind them is none that the mask leaves. */
+/* How many of the first n keys, in whole blocks, queries [query, query + rows) of a head need: the mask hides all later ones. */
 static int64_t blocks_seen(const Attention *a, int64_t head, int64_t query, int64_t rows, int64_t n) {
     if (a->of.mask == NULL || a->of.mask_n == 0 || n == 0) return n;
     const uint8_t *mask = mask_of(a, head) + query * a->of.mask_m;
@@ -97,7 +97,7 @@ static int64_t blocks_seen(const Attention *a, int64_t head, int64_t query, int6
     return least((seen + a->block_n - 1) / a->block_n * a->block_n, n);
 }
 
-/* scores: row by row, block_n apart; what is not seen of a row is -infinity, or behind its seen ones. */
+/* Computes a block's scores; rows are block_n apart. Scores that the mask hides are -infinity; causally hidden ones follow the row's seen ones. */
 static void block_scores(const Attention *a, const Block *b, char *scores) {
     const char *q = a->q + (b->head * a->of.m + b->query) * a->of.d * a->bytes,
                *k = a->k + (b->head / a->of.group * a->of.n + b->key) * a->of.d * a->bytes;
@@ -109,13 +109,13 @@ static void block_scores(const Attention *a, const Block *b, char *scores) {
         a->loops.hide(scores + i * a->block_n * a->bytes, mask + i * a->of.mask_m, a->of.mask_n, b->columns);
 }
 
-/* How many keys of the block row i of it sees. */
+/* How many keys of the block its row i sees. */
 static int64_t row_seen(const Attention *a, const Block *b, int64_t i) {
     const int64_t seen = seen_by(a, b->query + i, b->key + b->columns) - b->key;
     return seen < 0 ? 0 : seen;
 }
 
-/* What is not seen of row i of the block: 0. */
+/* Zeros what a row of the block does not see. */
 static void clear_unseen(const Attention *a, const Block *b, char *row, int64_t seen) {
     for (int64_t j = seen; j < b->columns; j++)
         number_put(a, row, j, 0);
@@ -127,21 +127,21 @@ typedef struct Forward {
     Attention a;
     const void *given;                     /* of attention_sums: the largest scores */
     char *y, *most, *sum;                  /* NULL: there is no such result */
-    char *room;                            /* of each worker: a block of scores, numbers of its rows */
+    char *room;                            /* for each worker: a Running and a block of scores */
     int64_t worker_bytes, workers, blocks; /* blocks of queries of a head */
 } Forward;
 
-/* Rows of a block of queries: the largest score so far and the sum of powers of what is below it. */
+/* For each row of a block of queries: the largest score so far, and the sum of exp(score - largest). */
 typedef struct Running {
     double most[MOST_QUERIES], sum[MOST_QUERIES];
 } Running;
 
-/* -infinity where there is no score yet, beside which exp(-infinity) is 0. */
+/* What to subtract from scores: the largest, or 0 if there is none yet (-infinity), so that exp(-infinity) is 0. */
 static double shift_of(double most) {
     return most == -INFINITY ? 0 : most;
 }
 
-/* A row of a block takes part: its scores become powers, and what has been summed before becomes less. y: the query's row, NULL: nothing of it is there yet. */
+/* Adds a row of a block: its scores become powers, and earlier sums are scaled down. y: the query's row of the result, NULL: nothing has been added to it yet. */
 static void forward_row(const Forward *f, const Block *b, int64_t i, char *row, Running *running, char *y) {
     const Attention *a = &f->a;
     const int64_t seen = row_seen(a, b, i);
@@ -199,7 +199,7 @@ static void forward_block(const Forward *f, int64_t item, char *scores, Running 
     forward_end(f, first, b.rows, running, y);
 }
 
-/* Worker w has the blocks w, w + workers, ..: causal ones, which grow, are so shared evenly. */
+/* Worker w has the blocks w, w + workers, ..: so causal blocks, which grow, are divided evenly. */
 static void forward_part(void *context, int64_t begin, int64_t end) {
     const Forward *f = context;
     for (int64_t w = begin; w < end; w++) {
@@ -248,13 +248,13 @@ typedef struct Backward {
     const char *dy, *y, *most, *sum;
     char *dq, *dk, *dv;
     int64_t parts, part_n; /* of the keys of a head; keys of each but the last */
-    double *along;         /* of each query: dy y */
+    double *along;         /* for each query: dy y */
     char *terms;           /* of dq, by parts 1 and on: each as large as dq */
-    char *room;            /* of each worker: two blocks */
+    char *room;            /* for each worker: two blocks */
     int64_t worker_bytes, workers;
 } Backward;
 
-/* powers: p of a block, from its scores. slopes: dy v^T of it, which become the slopes of the scores, times scale. */
+/* powers: a block's scores, which become p. slopes: its dy v^T, which becomes the gradient of the scores, times scale. */
 static void backward_rows(const Backward *g, const Block *b, char *powers, char *slopes) {
     const Attention *a = &g->a;
     const int64_t first = b->head * a->of.m + b->query;
@@ -269,7 +269,7 @@ static void backward_rows(const Backward *g, const Block *b, char *powers, char 
     }
 }
 
-/* dq: of the head of queries. fresh: nothing is in the gradients of these keys yet; first: nor in that of these queries. */
+/* dq: of the head of queries. fresh: the gradients of these keys have no term yet; first: nor has that of these queries. */
 static void backward_block(const Backward *g, const Block *b, bool fresh, bool first, char *dq, char *powers) {
     const Attention *a = &g->a;
     const int64_t row = b->head * a->of.m + b->query, key = b->head / a->of.group * a->of.n + b->key;
@@ -292,7 +292,7 @@ static void clear(const Attention *a, char *at, int64_t n) {
         number_put(a, at, i, 0);
 }
 
-/* One part of the keys of a head of keys, with all the queries that see them. */
+/* Computes one part of the keys of a head of keys, with all queries that see them. */
 static void backward_item(const Backward *g, int64_t item, char *room) {
     const Attention *a = &g->a;
     const int64_t head = item / g->parts, part = item % g->parts, begin = part * g->part_n, end = least(a->of.n, begin + g->part_n);
@@ -336,7 +336,7 @@ static void terms_part(void *context, int64_t begin, int64_t end) {
         g->a.loops.add(g->dq + begin * row, g->terms + (part - 1) * all + begin * row, (end - begin) * g->a.of.d);
 }
 
-/* Parts of the keys so that each of so many threads has one, where they are worth it. */
+/* Divides the keys into parts so that each of nthreads threads has one, if there is enough work. */
 static void choose_parts(Backward *g, int nthreads) {
     const Attention *a = &g->a;
     const double work = score_count(a) * (double)(a->of.d + a->of.e);

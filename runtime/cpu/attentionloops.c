@@ -1,4 +1,4 @@
-/* attentionloops: rows of scores of attention.c. Sums are of LANES parts, whatever vectors there are. Compiled once for each of vector.c's variants. */
+/* attentionloops: loops over rows of scores for attention.c. Sums are in LANES parts, whatever the width of vectors. Compiled once for each of vector.c's variants. */
 #include "runtime/cpu/functions.h"
 #include "runtime/cpu/lanes.h"
 #include "runtime/cpu/vector.h"

@@ -1,4 +1,4 @@
-/* backend: memory of the process, and a kernel for each row of the operator table: a row without one does not link. */
+/* backend: memory of the process, and a kernel for each row of the operator table; a missing kernel is a link error. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ int call_most_threads(const KernelCall *call) {
     return context && context->most_threads > 1 ? context->most_threads : 1;
 }
 
-/* Opening a library takes milliseconds and may fail: before the first step, and only where there are products. */
+/* Opens libraries before the first step, because that takes milliseconds and may fail, and only if there are products. */
 static bool cpu_prepare(const KernelCall *call, Error *error) {
     if (!op_table[call->op].product) return true;
     const KernelCall wide = half_widened(call);

@@ -1,5 +1,5 @@
-/* batchloops: batch_norm and its gradient, a channel at a time: its planes, [n][s] with all other channels between them, go through the cache once for each sum. Sums are double,
- * whatever the type, and of LANES parts, whatever vectors there are. Compiled once for each of vector.c's variants. */
+/* batchloops: batch_norm and its gradient, one channel at a time. A channel's planes, [n][s] with all other channels between them, are read once for each sum. Sums are double,
+ * whatever the type, and in LANES parts, whatever the width of vectors. Compiled once for each of vector.c's variants. */
 #include <math.h>
 
 #include "runtime/cpu/lanes.h"
@@ -7,7 +7,7 @@
 
 enum { COLUMNS = 256 };
 
-/* Elements of a channel. */
+/* How many elements a channel has. */
 #define COUNT(run) ((double)((run)->n * (run)->s))
 
 /* lane[..] += term, of element k of a row of run->s. */

@@ -1,5 +1,5 @@
-/* batchnorm: batch_norm and its gradient. Channels are dimension 1 of x, of which this rank may have some; all else of a channel is here. Each channel is one thread's, so
- * that its sums do not depend on their number. Plain kernels at the end. */
+/* batchnorm: batch_norm and its gradient. Channels are dimension 1 of x. This rank may have only some channels, but all of each. One thread computes a channel, so
+ * its sums do not depend on the number of threads. Plain kernels are at the end. */
 #include <math.h>
 
 #include "runtime/cpu/cpu.h"
@@ -23,7 +23,7 @@ static bool batch_norm(const KernelCall *call, Error *error) {
     const BatchRun run = {batch_norm_call(call), vector_variant(vector_variants() - 1)->batch(dtype)};
     if (!run.loop) return error_set(error, EXIT_INTERNAL, "%s: no kernel for %s", op_table[call->op].name, dtype_name[dtype]);
     int64_t least = 1 + GRAIN / (4 * run.norm.n * run.norm.s);
-    if (least * run.norm.s < LEAST_COLUMNS) least = LEAST_COLUMNS / run.norm.s; /* neighbours' columns go side by side */
+    if (least * run.norm.s < LEAST_COLUMNS) least = LEAST_COLUMNS / run.norm.s; /* columns of neighbouring channels are computed together */
     pool_run(call_pool(call), run.norm.c, least, channels_part, (void *)&run);
     return true;
 }

@@ -1,6 +1,6 @@
-/* blas: OpenBLAS, opened by the first product that needs it. It is not linked: whoever asks for help, or trains a net without products, need not wait for tens of
- * megabytes of library. And where addresses are short (ulimit -v), it asks for its buffers again and again, for ever: whether they can be had is seen before, and
- * those of all threads are taken at once. */
+/* blas: OpenBLAS, opened by the first product that needs it. It is not linked, so that `prun --help`, or a net without products, need not wait for tens of megabytes
+ * of library. Where address space is limited (ulimit -v), OpenBLAS retries allocating its buffers for ever. So we check beforehand whether they can be mapped, and
+ * take those of all threads at once. */
 #include <assert.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@ enum { MAX_BUFFERS = 256 };
 static const int64_t library_bytes = INT64_C(64) << 20; /* with the libraries that it needs itself */
 static const int64_t buffer_bytes = INT64_C(129) << 20; /* OpenBLAS's BUFFER_SIZE on x86-64, and the end of a page table */
 
-/* Whether so much can be mapped, in pieces as large as those that a library maps: tried, because limits of the system and of its groups are many. */
+/* Whether the pieces that a library maps can be mapped. It tries, because the system and its cgroups have many limits. */
 static bool can_map(int nbuffers, int64_t each, int64_t last) {
     void *piece[MAX_BUFFERS + 1];
     int n = 0, zeros = open("/dev/zero", O_RDWR);
@@ -48,8 +48,8 @@ bool blas_check_room(const char *library, int nthreads, int64_t each, int64_t mo
         library, (long long)(need >> 20), nthreads, nthreads == 1 ? "" : "s", has);
 }
 
-/* OpenBLAS knows processors by their numbers: one that is newer than it gets kernels of 2004 (on Emerald Rapids 0.3.21 computes a fifth of what the processor can). Its kernels are
- * named by what the processor can do, as OpenBLAS names them for those that it knows; NULL: older ones, all of which it knows. */
+/* Names the kernels that OpenBLAS should use, by the processor's features; NULL: an older processor, which OpenBLAS knows. OpenBLAS identifies processors by
+ * model number: one newer than itself gets kernels of 2004 (on Emerald Rapids 0.3.21 reaches a fifth of the processor's speed). */
 static const char *kernels_of_processor(void) {
 #ifdef __x86_64__
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
@@ -76,11 +76,11 @@ static void *open_library(int mode) {
 
 static bool find(void *library, const char *name, void *function, Error *error) {
     void *found = dlsym(library, name);
-    memcpy(function, &found, sizeof found); /* dlsym gives functions as objects */
+    memcpy(function, &found, sizeof found); /* dlsym returns functions as object pointers */
     return found || error_set(error, EXIT_ENVIRONMENT, "OpenBLAS has no %s: %s", name, dlerror());
 }
 
-/* A buffer for each thread that will ask for one: they stay OpenBLAS's. */
+/* Has OpenBLAS allocate a buffer for each thread that will need one; it keeps them. */
 static void take_buffers(void *library, int nthreads) {
     void *(*alloc)(int) = NULL, (*release)(void *) = NULL, *buffer[MAX_BUFFERS];
     Error none;
@@ -106,7 +106,7 @@ bool blas_open(Blas *blas, int nthreads, Error *error) {
         return error_set(error, EXIT_ENVIRONMENT,
                          "cannot open OpenBLAS, which computes matrix products: %.700s: is libopenblas0 installed?", dlerror());
     if (!find(library, "cblas_sgemm", &opened.sgemm, error) || !find(library, "cblas_dgemm", &opened.dgemm, error)) return false;
-    /* einsum.c divides its products among the pool's threads itself: two sets of threads would fight over the cores. */
+    /* einsum.c divides products among the pool's threads itself: two sets of threads would compete for the cores. */
     if (find(library, "openblas_set_num_threads", &set_threads, error)) set_threads(1);
     if (fresh) take_buffers(library, nthreads);
     *blas = opened;

@@ -1,5 +1,5 @@
-/* chain: see chain.h. Loads that lie in order are read where they are; of others a block's elements are brought into order first, once for all blocks where they soon begin
- * anew. */
+/* chain: see chain.h. Loads that are contiguous are read in place. Others are copied into order for each block, or once for all blocks if they repeat after few
+ * elements. */
 #include "runtime/cpu/chain.h"
 
 #include <string.h>
@@ -8,9 +8,9 @@
 
 /* ---------------------------------------------------------------- preparing */
 
-/* Slots of values that are needed between steps. */
+/* Slots for values that live from one step to a later one. */
 typedef struct Slots {
-    int until[CHAIN_STEPS + CHAIN_LOADS]; /* the last step that reads what is in it */
+    int until[CHAIN_STEPS + CHAIN_LOADS]; /* the last step that reads the slot's value */
     int n;
 } Slots;
 
@@ -34,7 +34,7 @@ static void load_uses(const Chain *chain, int load, int *first, int *last) {
             }
 }
 
-/* The elements of a load after which it begins anew; 0: they are too many, or it never does. */
+/* The number of elements after which a load repeats; 0: too many, or it never does. */
 static int64_t period_of(const ChainLoad *load) {
     int64_t n = 1;
     for (int d = 1; d < load->ndim; d++)
@@ -42,7 +42,7 @@ static int64_t period_of(const ChainLoad *load) {
     return load->ndim > 1 && load->stride[0] == 0 && n <= PERIOD_MOST ? n : 0;
 }
 
-/* Slots for all blocks: of a period, and of a block, which may begin anywhere in it. */
+/* Slots for loads kept for all blocks: of a period, and of a block more, since a block may begin anywhere in the period. */
 static void take_repeated(CpuChain *cpu) {
     int64_t end = STEPS_BYTES;
     for (int l = 0; l < cpu->chain.nloads; l++) {
@@ -72,12 +72,12 @@ static void take_slots(CpuChain *cpu, int kept) {
         cpu->step_slot[s] = step->out || (step->op == OP_constant && s != kept) ? -1 : take_slot(&slots, s, until);
     }
     cpu->nslots = slots.n;
-    cpu->block = BLOCK_BYTES / ((slots.n + 1) * most_bytes) / 64 * 64; /* and one for what is read and written in place */
+    cpu->block = BLOCK_BYTES / ((slots.n + 1) * most_bytes) / 64 * 64; /* and one for operands and results in place */
     if (cpu->block < BLOCK_LEAST) cpu->block = BLOCK_LEAST;
     cpu->slot_bytes = (int)cpu->block * most_bytes;
 }
 
-/* What only fills, copies or divides has its loop here. */
+/* Whether an operator only fills, copies or divides, for which this file has loops. */
 static bool has_own_loop(OpCode op) {
     return op == OP_constant || op == OP_write || op == OP_mean_grad;
 }
@@ -100,7 +100,7 @@ bool cpu_chain_prepare(CpuChain *cpu, int kept) {
 
 /* ---------------------------------------------------------------- one block */
 
-/* Elements of a value side by side, or (stride 0) one for all. */
+/* Elements of a value: contiguous, or (stride 0) one that all share. */
 typedef struct Elements {
     const char *data;
     int64_t stride;
@@ -136,7 +136,7 @@ static void copy_run(char *to, const char *from, int64_t stride, int64_t n, int 
         copy_run_8(to, from, stride, n);
 }
 
-/* Elements [first, first + n) of a load: where they are, or in `slot`. */
+/* Elements [first, first + n) of a load, in place, or copied to `slot`. */
 static Elements load_elements(const ChainLoad *load, int64_t first, int64_t n, char *slot) {
     const int bytes = dtype_bytes[load->dtype], last = load->ndim - 1;
     const char *data = load->data;
@@ -237,7 +237,7 @@ const void *cpu_chain_block(const CpuChain *cpu, int64_t first, int64_t n, char 
     return kept < 0 ? NULL : result[kept].data;
 }
 
-/* Rows of an operand that is broadcast, or lies in pieces: a block that stays in one needs no copy of it. Copies of short ones cost less than short blocks. */
+/* A block within one row of an operand that is broadcast or strided needs no copy of it. For short rows, copying costs less than short blocks. */
 int64_t cpu_chain_next(const CpuChain *cpu, int64_t first, int64_t n) {
     int64_t most = n < cpu->block ? n : cpu->block;
     for (int l = 0; l < cpu->chain.nloads; l++) {

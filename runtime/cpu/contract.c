@@ -1,11 +1,11 @@
-/* contract: plain kernels that add up or move elements. */
+/* contract: plain kernels that sum or move elements. */
 #include <math.h>
 #include <string.h>
 
 #include "runtime/cpu/reference.h"
 
-/* For every point of the factors' index space in row-major order: result += product of the operands. Nothing else is a contraction; a
- * reduction is one of one operand, a transposition one without anything to add up. */
+/* For every point of the factors' index space in row-major order: result += product of the operands. That is all a contraction does. A
+ * reduction is a contraction of one operand, a transposition one in which nothing is summed. */
 static bool contract(const KernelCall *call, double divisor) {
     const Operand *out = &call->out[0];
     const Rule *rule = call->rule;
@@ -66,7 +66,7 @@ bool reference_transpose(const KernelCall *call, Error *error) {
     return (void)error, contract(call, 1);
 }
 
-/* Global elements of the operand for one of the result. */
+/* How many global elements of the operand there are for each of the result. */
 static double elements_each(const Operand *many, const Operand *few) {
     return (double)shape_elements(&many->global) / (double)shape_elements(&few->global);
 }
@@ -168,7 +168,7 @@ bool reference_bce_with_logits(const KernelCall *call, Error *error) {
     return true;
 }
 
-/* Compiled plans hold what it expands to. */
+/* A composite: compiled plans hold what it expands to. */
 bool kernel_bce_with_logits(const KernelCall *call, Error *error) {
     return reference_bce_with_logits(call, error);
 }

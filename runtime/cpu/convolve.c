@@ -1,7 +1,7 @@
-/* convolve: conv2d and its gradients as matrix products. What the windows of a tile of the result see is copied side by side, one column a place of the
- * result, one row a channel and tap; of a kernel of one tap the planes lie so already. A tile is a part of an image's places, or several whole images where
- * these are small. Threads share the tiles, or of gradients the channels too, so that no two add to one element; tiles follow from shapes and the most threads of
- * any process, so that ranks that compute the same come to the same bits. */
+/* convolve: conv2d and its gradients as matrix products (im2col). What the windows of a tile of the result see is copied into columns: one column for each place of
+ * the result, one row for each channel and tap. For a kernel of one tap the planes are columns already. A tile is a part of an image's places, or several whole images if
+ * they are small. Threads divide the tiles, for gradients the channels too, so that no two add to one element. Tiles depend only on shapes and the most threads of
+ * any process, so ranks that compute the same get the same bits. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 
 enum {
     COLUMN_ELEMENTS = 1 << 18, /* of a tile's columns, about */
-    LEAST_COLUMNS = 128,       /* of a tile, where there are so many */
-    SHARED_COLUMNS = 16        /* the same where threads would have nothing to do */
+    LEAST_COLUMNS = 128,       /* of a tile, if there are so many */
+    SHARED_COLUMNS = 16        /* the same where threads would otherwise be idle */
 };
 
 typedef struct Convolve {
@@ -22,19 +22,19 @@ typedef struct Convolve {
     Multiplier by;
     int64_t item;                     /* bytes of an element */
     int64_t places, taps;             /* of a plane of y; of the kernel */
-    int64_t tile_images, tile_places; /* of a tile: one of them is 1, or all of an image's places */
+    int64_t tile_images, tile_places; /* of a tile: it has one image, or all places of each image */
     int64_t image_tiles, place_tiles;
     int64_t in_blocks, out_blocks; /* parts of the channels of a group */
     bool direct;                   /* x's planes are the columns */
     atomic_bool no_memory;
 } Convolve;
 
-/* Images [image, image + images), of their places [place, place + places). */
+/* Places [place, place + places) of images [image, image + images). */
 typedef struct Tile {
     int64_t image, images, place, places;
 } Tile;
 
-/* Part k of so many of [0, size). */
+/* Where part k of `parts` parts of [0, size) begins. */
 static int64_t part_begin(int64_t size, int64_t parts, int64_t k) {
     return size * k / parts;
 }
@@ -72,7 +72,7 @@ void seen_places(const Window *window, int64_t k, int64_t size, int64_t places, 
     if (*end < *begin) *end = *begin;
 }
 
-/* Copies what tap (ky, kx) of a tile's places sees of a plane into their columns, or adds the columns to the plane. */
+/* Copies the elements of a plane that tap (ky, kx) sees at a tile's places into their columns, or adds the columns to the plane. */
 #define TAP_COLUMNS(suffix, T)                                                                                                             \
     static void tap_columns_##suffix(const Convolve *c, const Tile *tile, int64_t ky, int64_t kx, T *plane, T *column, bool add) {         \
         const Planes *p = &c->planes;                                                                                                      \
@@ -103,13 +103,13 @@ void seen_places(const Window *window, int64_t k, int64_t size, int64_t places, 
     }
 FOR_FLOATS(TAP_COLUMNS)
 
-/* What tap (ky, kx) of all places of an image sees: of rows [top, bottom) the places [left, right). */
+/* The places of an image at which a tap sees an element, not padding: places [left, right) of rows [top, bottom). */
 typedef struct Seen {
     int64_t top, bottom, left, right;
-    int64_t from;  /* in the plane: what the first of them sees */
-    int64_t first; /* of the columns, and where they end */
+    int64_t from;  /* the element of the plane that is seen at the first of them */
+    int64_t first; /* the first of these columns, and where they end */
     int64_t end;
-    bool run; /* places lie as what they see does */
+    bool run; /* places are as far apart as the elements that they see */
 } Seen;
 
 static Seen seen_by(const Convolve *c, int64_t tap) {
@@ -126,7 +126,7 @@ static Seen seen_by(const Convolve *c, int64_t tap) {
     return s;
 }
 
-/* Copies that into the columns of an image, or adds these to it. In a run elements beside the plane's edges are none of it. */
+/* Copies what a tap sees into the columns of an image, or adds these to it. In a run, places that see beyond an edge get 0. */
 #define IMAGE_COLUMNS(suffix, T)                                                                                                           \
     static void image_columns_##suffix(const Convolve *c, const Seen *s, T *plane, T *column, bool add) {                                  \
         const int64_t width = c->planes.out[1], stride = c->planes.window[1].stride, line = c->planes.window[0].stride * c->planes.in[1];  \
@@ -151,7 +151,7 @@ static Seen seen_by(const Convolve *c, int64_t tap) {
     }
 FOR_FLOATS(IMAGE_COLUMNS)
 
-/* One tap of a channel: a row of the tile's columns. Returns its end. */
+/* One row of the tile's columns, that of a channel's tap. Returns the row's end. */
 #define TAP_ROW(suffix, T)                                                                                                                 \
     static char *tap_row_##suffix(const Convolve *c, const Tile *tile, int64_t group, int64_t channel, int64_t tap, char *columns,         \
                                   bool add) {                                                                                              \
@@ -169,7 +169,7 @@ FOR_FLOATS(IMAGE_COLUMNS)
     }
 FOR_FLOATS(TAP_ROW)
 
-/* The columns of channels [first, end) of a group, a row a channel and tap: filled from x, or added to it. */
+/* The columns of channels [first, end) of a group, one row for each channel and tap: filled from x, or added to it. */
 static void tile_columns(const Convolve *c, const Tile *tile, int64_t group, int64_t first, int64_t end, char *columns, bool add) {
     for (int64_t channel = first; channel < end; channel++)
         for (int64_t tap = 0; tap < c->taps; tap++)
@@ -177,7 +177,7 @@ static void tile_columns(const Convolve *c, const Tile *tile, int64_t group, int
                                       : tap_row_f64(c, tile, group, channel, tap, columns, add);
 }
 
-/* Channels [first, end) of y in a tile of several images, a row a channel: copied from y, or to it. */
+/* Copies channels [first, end) of y in a tile of several images to rows, one for each channel, or back. */
 static void tile_results(const Convolve *c, const Tile *tile, int64_t group, int64_t first, int64_t end, char *rows, bool out) {
     const size_t bytes = (size_t)(tile->places * c->item);
     for (int64_t channel = first; channel < end; channel++)
@@ -208,14 +208,14 @@ static Panel weights_at(const Convolve *c, int64_t group, int64_t out, int64_t i
     return (Panel){c->w + ((group * c->planes.out_channels + out) * row + in * c->taps) * c->item, row, turned};
 }
 
-/* What the tile sees of channels [first, end); in room unless it lies in x. */
+/* The tile's columns of channels [first, end): in x itself, or copied to room. */
 static Panel columns_at(const Convolve *c, const Tile *tile, int64_t group, int64_t first, int64_t end, char *room, bool turned) {
     if (c->direct && tile->images == 1) return (Panel){plane_of_x(c, tile->image, group, first) + tile->place * c->item, c->places, turned};
     tile_columns(c, tile, group, first, end, room, false);
     return (Panel){room, tile->images * tile->places, turned};
 }
 
-/* Channels [first, end) of y in the tile; in room unless they lie in y as they are. */
+/* Channels [first, end) of y in the tile: in y itself, or in room. */
 static Panel results_at(const Convolve *c, const Tile *tile, int64_t group, int64_t first, int64_t end, char *room, bool read) {
     if (tile->images == 1) return (Panel){plane_of_y(c, tile->image, group, first) + tile->place * c->item, c->places, false};
     if (read) tile_results(c, tile, group, first, end, room, false);
@@ -224,7 +224,7 @@ static Panel results_at(const Convolve *c, const Tile *tile, int64_t group, int6
 
 /* ---------------------------------------------------------------- the three kernels */
 
-/* Room for a tile's columns and results; NULL is noted. */
+/* Memory for a tile's columns and results; NULL sets no_memory. */
 static char *room_for(Convolve *c, char **results) {
     const int64_t columns = c->tile_images * c->tile_places, rows = c->planes.in_channels * c->taps;
     char *room = malloc((size_t)((rows + c->planes.out_channels) * columns * c->item));
@@ -296,7 +296,7 @@ static void gradient_w_part(void *context, int64_t begin, int64_t end) {
 
 /* ---------------------------------------------------------------- calls */
 
-/* Tiles of about COLUMN_ELEMENTS, of fewer where there is not one for each thread. */
+/* Chooses tiles of about COLUMN_ELEMENTS, or smaller ones if there would not be one for each thread. */
 static void choose_tiles(Convolve *c, int nthreads) {
     const int64_t rows = c->planes.in_channels * c->taps, all = c->planes.images * c->places;
     int64_t columns = COLUMN_ELEMENTS / rows > LEAST_COLUMNS ? COLUMN_ELEMENTS / rows : LEAST_COLUMNS;
@@ -308,7 +308,7 @@ static void choose_tiles(Convolve *c, int nthreads) {
     c->place_tiles = parts_of(c->places, c->tile_places);
 }
 
-/* False where there is nothing to multiply: the result is 0, or has no elements. */
+/* False: there is nothing to multiply, and the result is 0 or has no elements. */
 static bool convolve_open(const KernelCall *call, PlanesOf *of, Convolve *c) {
     planes_of(call, of);
     const Planes *p = &of->planes;

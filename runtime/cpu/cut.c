@@ -1,5 +1,5 @@
-/* cut: operators that take tensors apart along axes, pad them and join them. Of a tensor and of what is cut out of it, padded or joined in it what their boxes have in common is
- * copied: each kernel copies boxes between row-major tensors. */
+/* cut: operators that split tensors along axes, pad them and join them. Each kernel copies the intersection of two boxes, that of a tensor and that of a part of it,
+ * between row-major tensors. */
 #include "runtime/parts.h"
 
 #include <string.h>

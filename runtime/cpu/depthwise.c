@@ -1,5 +1,5 @@
-/* depthwise: conv2d and its gradients where each group has one channel of x and few of y: a plane at a time, by depthwiseloops.c, since products of matrices of one row
- * would do little but copy what windows see. Threads share planes of the result, or of the weight's gradient channels: no sum depends on how many there are. */
+/* depthwise: conv2d and its gradients where each group has one channel of x and few of y: one plane at a time, by depthwiseloops.c. Products of matrices of one row
+ * would spend their time copying what windows see. Threads divide planes of the result, or channels of the weight's gradient, so no sum depends on the number of threads. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "runtime/element.h"
 #include "runtime/window.h"
 
-enum { MOST_RESULTS = 4 }; /* channels of y of a group: a product of so many rows pays */
+enum { MOST_RESULTS = 4 }; /* channels of y in a group; with more, a product pays */
 
 typedef struct Depthwise {
     PlanesOf of;
@@ -21,7 +21,7 @@ bool is_depthwise(const Planes *planes) {
     return planes->groups > 1 && planes->in_channels == 1 && planes->out_channels <= MOST_RESULTS;
 }
 
-/* Plane k of y, in images and then channels, is made of plane k / channels of a group of x. */
+/* Plane k of y, in images and then channels, is computed from plane k / (y's channels of a group) of x. */
 static void forward_part(void *context, int64_t begin, int64_t end) {
     const Depthwise *d = context;
     const Planes *p = &d->of.planes;

@@ -1,9 +1,9 @@
-/* depthwiseloops: a plane of a convolution whose groups have one channel each, and of its gradients (convolve.c). Each element adds up its taps in their order,
- * whatever vectors there are. Compiled once for each of vector.c's variants. */
+/* depthwiseloops: loops over a plane of a convolution whose groups have one channel each, and of its gradients (depthwise.c). Each element sums its taps in
+ * order, whatever the width of vectors. Compiled once for each of vector.c's variants. */
 #include "runtime/cpu/lanes.h"
 #include "runtime/cpu/vector.h"
 
-/* Results [*begin, *end) of a row of n see nothing but elements of [0, size), with any tap. */
+/* The results [*begin, *end) of a row of n for which all taps lie in [0, size). */
 static inline void within(const Window *window, int64_t size, int64_t n, int64_t *begin, int64_t *end) {
     const int64_t first = window->low, last = size - 1 - window->dilation * (window->size - 1) + window->low;
     *begin = first <= 0 ? 0 : (first + window->stride - 1) / window->stride;

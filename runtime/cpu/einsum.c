@@ -1,6 +1,6 @@
-/* einsum: products of two tensors, contracted, as matrix products. matmul is one of them; so are its gradients. Where product.c finds no matrix product, the plain
- * loop runs. Threads are ours: libraries run on one, each thread multiplies its own tiles of the result. How a result is cut into tiles depends on its shapes
- * and on the most threads of any process: libraries add up in another order at another place of a tile, and ranks with other numbers of threads must come to the same bits. */
+/* einsum: contractions of two tensors as matrix products. matmul is one of them; so are its gradients. Where product.c finds no matrix product, the plain
+ * loop runs. Libraries run on one thread; we divide the result into tiles, which our threads compute. The tiles depend only on shapes and on the most threads
+ * of any process: libraries sum in different orders at different places of a tile, and ranks with different numbers of threads must get the same bits. */
 #include <string.h>
 
 #include "runtime/cpu/cpu.h"
@@ -11,13 +11,13 @@ typedef struct Product {
     ProductShape shape;
     const char *a, *b;
     char *out;
-    Multiplier by;         /* not open: all tiles are tiny */
+    Multiplier by;         /* not open if all tiles are tiny */
     int64_t rows, columns; /* of a tile; those at the ends may have fewer */
     ProductPartFn *after;  /* NULL: none */
     void *context;         /* after's */
 } Product;
 
-/* Below this many multiplications a plain loop is as fast as a library; it adds in order and rounds after every operation, so that small examples
+/* Up to this many multiplications a plain loop is as fast as a library. It adds in order and rounds after every operation, so small examples
  * give the same digits on every processor. */
 enum { TINY = 64, TILE_STEP = 16 };
 
@@ -79,13 +79,13 @@ static void product_part(void *context, int64_t begin, int64_t end) {
     }
 }
 
-/* Multiplications of m rows and n columns of one batch item. */
+/* The number of multiplications for m rows and n columns of one batch item. */
 static double work_of(const Product *product, int64_t m, int64_t n) {
     return (double)m * (double)n * (double)product->shape.gemm.k * (double)count_of(&product->shape.depth);
 }
 
-/* A tile for each of so many threads, where the batch has not one product for each: a part of the result's longer side. Not by the threads that there are: a
- * process with fewer computes several of the same tiles. */
+/* If the batch has not one product for each of nthreads threads, divides the result's longer side so that each has a tile. nthreads is not this process's number: a
+ * process with fewer threads computes several of the same tiles. */
 static void choose_tile(Product *product, int nthreads) {
     const Gemm *g = &product->shape.gemm;
     const int64_t items = count_of(&product->shape.batch), longer = g->n > g->m ? g->n : g->m;
@@ -123,7 +123,7 @@ bool einsum_prepare(const KernelCall *call, Error *error) {
     return open_library(call, &product, error);
 }
 
-/* The kernel where there is no matrix product. */
+/* Computes the result where there is no matrix product. */
 static bool run_whole(const KernelCall *call, ProductKind kind, ProductPartFn *after, void *context, Error *error) {
     const Operand *out = &call->out[0];
     const int64_t n = shape_elements(&out->local);

@@ -1,4 +1,4 @@
-/* elements: see elements.h. The loops carry nothing from one element to the next, which `omp simd` tells the compiler. Compiled once for
+/* elements: see elements.h. No loop carries a dependence between elements, which `omp simd` tells the compiler. Compiled once for
  * each of vector.c's variants. */
 #include "runtime/cpu/elements.h"
 
@@ -9,12 +9,12 @@
 #include "runtime/cpu/functions.h"
 #include "runtime/cpu/vector.h"
 
-/* The loop `name` of elements T to elements R: what an operand's element is called, what all elements share (from `attr` and the operands),
- * the result's element. */
+/* The loop `name` from elements T to elements R. X and Y: names of the operands' elements; SETUP: declares what all elements share (from
+ * `attr` and the operands); expression: the result's element. */
 #define LOOP_1(...) LOOP_1_(__VA_ARGS__)
 #define LOOP_2(...) LOOP_2_(__VA_ARGS__)
-#define UNUSED __attribute__((unused)) /* some of the near ones */
-/* A loop returns what its file wants to know of the first operand's elements: nothing, or the most bits of a magnitude (see "near 0"). */
+#define UNUSED __attribute__((unused)) /* some of the near loops */
+/* A loop returns nothing, or the largest magnitude, as bits, of the first operand's elements (see "near 0"). */
 #define EACH(...)                                                                                                                          \
     _Pragma(SIMD) for (int64_t i = 0; i < n; i++) {                                                                                        \
         __VA_ARGS__                                                                                                                        \
@@ -64,7 +64,7 @@
 
 #define REAL_TYPE(...) __VA_ARGS__
 #define INTEGER_TYPE(...)
-/* Integers wrap, as docs/language.md says: computed without sign, where C defines it. */
+/* Integers wrap, as docs/language.md says: computed as unsigned, for which C defines it. */
 #define WRAP(T, U, a, operation, b) ((T)((U)(a)operation(U)(b)))
 
 #define SIMD "omp simd"
@@ -103,7 +103,7 @@
 
 /* ---------------------------------------------------------------- operators with attributes */
 
-/* Bounds are of the element type: reals rounded to it, integers stopped at its ends. A bound that is left out is beyond all numbers. */
+/* Bounds have the element type: reals are rounded to it, integers saturated. A missing bound limits nothing. */
 #define BOUNDS(T)                                                                                                                          \
     const T low = attr[0].given ? (T)attr[0].f : -(T)INFINITY;                                                                             \
     const T high = attr[1].given ? (T)attr[1].f : (T)INFINITY
@@ -119,7 +119,7 @@ LOOP_1(clamp, i64, int64_t, int64_t, INTEGER_BOUNDS(int64_t, I64), CLAMPED)
 LOOP_2(clamp_grad, f32, float, float, x, dy, BOUNDS(float), CLAMP_SLOPE)
 LOOP_2(clamp_grad, f64, double, double, x, dy, BOUNDS(double), CLAMP_SLOPE)
 
-/* Clipping: x times min(1, norm / (sqrt(y) + 1e-6)), y the same for all; a norm that is no number stays one. */
+/* Clipping: x times min(1, norm / (sqrt(y) + 1e-6)), y the same for all; nan stays nan. */
 static double clip_scale(double squares, double norm) {
     const double scale = norm / (sqrt(squares) + 1e-6);
     return scale > 1 ? 1 : scale;
@@ -156,7 +156,7 @@ COMPARE(not_equal, !=)
         const T *a = in[1], *b = in[2];                                                                                                    \
         const uint8_t *condition = in[0];                                                                                                  \
         (void)attr;                                                                                                                        \
-        if (!stride[0]) { /* all of one; out may be either */                                                                              \
+        if (!stride[0]) { /* all from one operand; out may be either */                                                                    \
             const T *one = *condition ? a : b, same = *one;                                                                                \
             if (stride[*condition ? 1 : 2])                                                                                                \
                 memmove(out, one, (size_t)n * sizeof *out);                                                                                \
@@ -180,7 +180,7 @@ WHERE(16)
 WHERE(32)
 WHERE(64)
 
-/* A real that an integer type cannot hold becomes its nearest number, nan 0; an integer keeps its low bits. */
+/* A real beyond an integer type's range is saturated, nan becomes 0; an integer keeps its low bits. */
 #define CAST(suffix, T, TRUTH, F32_, F64_, I32_, I64_)                                                                                     \
     LOOP_1(cast_##suffix, f32, T, float, , F32_)                                                                                           \
     LOOP_1(cast_##suffix, f64, T, double, , F64_)                                                                                          \
@@ -189,7 +189,7 @@ WHERE(64)
     LOOP_1(cast_##suffix, u8, T, uint8_t, , TRUTH)                                                                                         \
     LOOP_1(cast_##suffix, f16, T, uint16_t, , f16_of_f32(F32_))                                                                            \
     LOOP_1(cast_##suffix, bf16, T, uint16_t, , bf16_of_f32(F32_))
-/* Of halves, in f32. */
+/* Casts from 16-bit types, by way of f32. */
 #define CAST_HALF(suffix, VALUE)                                                                                                           \
     CAST(suffix, uint16_t, VALUE != 0, VALUE, VALUE, (int32_t)integer_of((double)VALUE, I32), integer_of((double)VALUE, I64))
 CAST(f32, float, x != 0, x, x, (int32_t)integer_of((double)x, I32), integer_of((double)x, I64))
@@ -202,8 +202,8 @@ CAST_HALF(bf16, bf16_to_f32(x))
 
 /* ---------------------------------------------------------------- near 0 */
 
-/* Functions that take other ways near 0 and far from it: the loops above compute both, for each element. These compute the near one alone, and tell how far from 0 their
- * elements are by the most bits of a magnitude (a nan has more than any number). */
+/* Functions that are computed in one way near 0 and in another far from it: the loops above compute both for each element. These compute only the near one, and return
+ * the largest magnitude of their elements, as bits (those of a nan are larger than any number's). */
 #undef SIMD
 #undef SEEN
 #undef SEE_NONE
@@ -235,8 +235,8 @@ CAST_HALF(bf16, bf16_to_f32(x))
 #define BITS_OF bits_of_f64
 #include "runtime/cpu/elementtype.h"
 
-/* Block by block. One in which an element is far is computed anew, from a copy where the result lies over an operand. The memory would wait while a block is computed: the
- * next one is asked for before. */
+/* Block by block. A block in which an element is far is computed again, from a copy where the result overlaps an operand. The next block is prefetched, so that memory is
+ * not idle while a block is computed. */
 enum { BLOCK = 256, LINE = 64 };
 #define NEAR_LOOP(name, suffix, T, BITS_OF, limit, nin)                                                                                    \
     static void blocks_##name##_##suffix(void *out, const void *const *in, const int64_t *stride, const Attr *attr, int64_t n) {           \
@@ -269,7 +269,7 @@ NEAR_LOOP(gelu_grad, f32, float, float_bits, NEAR_BELL, 2)
 
 /* ---------------------------------------------------------------- halves */
 
-/* A loop of f32 over halves: block by block, each result rounded once. truth: the results are bools. */
+/* Runs a loop of f32 over 16-bit elements, block by block; each result is rounded once. */
 enum { HALF_BLOCK = 256, HALF_OPERANDS = 2 };
 typedef struct HalfLoop {
     ElementLoop *loop, *widen, *narrow; /* narrow NULL: the results are bools */

@@ -1,5 +1,5 @@
-/* elements: the loops of elementwise operators. A loop computes n elements of a result from contiguous operands, or from one number that
- * all elements share, so that kernels (elementwise.c) and fused chains call the same code, and get the same digits. */
+/* elements: the loops of elementwise operators. A loop computes n elements of a result from operands that are contiguous, or one number that
+ * all elements share. Kernels (elementwise.c) and fused chains call the same loops, so they get the same digits. */
 #pragma once
 #include "ir/op.h"
 
@@ -7,6 +7,6 @@
  * type. attr: the operator's. */
 typedef void ElementLoop(void *out, const void *const *in, const int64_t *stride, const Attr *attr, int64_t n);
 
-/* The loop of an operator with these attributes. in: type of its last operand's elements; out: of the result's. NULL: none, the operator is
- * not elementwise or not for them. */
+/* The loop of an operator with these attributes. in: element type of its last operand; out: of the result. NULL: the operator is not
+ * elementwise, or not for these types. */
 ElementLoop *element_loop(OpCode op, const Attr *attr, DType in, DType out);

@@ -1,6 +1,6 @@
-/* elementtype: the loops of elementwise.def's rows for one element type, included once for each. ELEMENT: the type; SUFFIX: its name in
- * theirs; IF_REAL(...): what it is given, where the type is real; ABS: of its numbers; ADD, SUB, MUL, NEG: these too, where they are
- * not those of C. */
+/* elementtype: the loops of elementwise.def's rows for one element type; included once for each type. ELEMENT: the type; SUFFIX: its name
+ * in names of loops; IF_REAL(...): its arguments if the type is real, else nothing; ABS: the type's absolute value; ADD, SUB, MUL, NEG:
+ * the type's, where they differ from C's. */
 #ifndef ADD
 #define ADD(a, b) ((a) + (b))
 #define SUB(a, b) ((a) - (b))

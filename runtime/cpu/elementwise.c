@@ -1,5 +1,5 @@
-/* elementwise: operators whose result has one element for each of its operands', broadcast: nested loops around those of elements.h, in
- * threads. Results may lie in operand 0's storage. */
+/* elementwise: elementwise operators, with broadcasting: nested loops around those of elements.h, in threads. Results may lie in operand
+ * 0's storage. */
 #include <assert.h>
 
 #include "runtime/cpu/cpu.h"

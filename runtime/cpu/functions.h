@@ -1,7 +1,7 @@
-/* functions: exp, log, ... of one number, without branches and calls: a compiler makes vectors of the loops that call them, and loops of
- * any vectors, threads and remainders give the same digits on every processor, because each is the same IEEE additions, multiplications,
- * divisions and fused operations in the same order (nothing here may be compiled with others fused, or reassociated). A library of vectors was the alternative:
- * SLEEF 3.5's functions that keep their digits without fused operations take two to four times as long where they compute in pairs of
+/* functions: exp, log, ... of one number, without branches and calls, so that a compiler vectorizes the loops that call them. Whatever the
+ * vectors, threads and remainders, loops give the same digits on every processor, because each function is the same IEEE additions,
+ * multiplications, divisions and fused multiply-adds in the same order (so the compiler must neither contract nor reassociate here). The alternative was a
+ * vector library: SLEEF 3.5's functions that keep their digits without fused operations take two to four times as long where they compute in pairs of
  * floats (erfc 8.8 ns an element, tanh 5.2, with AVX).
  *
  * Errors, in units of the last place, as tests/runtime/functions.c finds them:
@@ -16,7 +16,7 @@
 
 #include "ir/half.h"
 
-/* A compiler that finds a file long enough would call a function, and make no vectors of the loop. */
+/* In a long file a compiler would otherwise call the functions, and not vectorize the loop. */
 #define INLINE static inline __attribute__((always_inline))
 
 /* Values of polynomials by Horner's rule: POLYNOMIAL(degree, x, terms from the lowest power on). */
@@ -42,7 +42,7 @@
 #define POLYNOMIAL_19(x, a, ...) (POLYNOMIAL_18(x, __VA_ARGS__) * (x) + (a))
 #define POLYNOMIAL_20(x, a, ...) (POLYNOMIAL_19(x, __VA_ARGS__) * (x) + (a))
 #define POLYNOMIAL_21(x, a, ...) (POLYNOMIAL_20(x, __VA_ARGS__) * (x) + (a))
-/* a + b x + ... of f32 by Estrin's rule, with the square of x: as many operations as Horner's, but half as many one after the other. */
+/* a + b x + ... of f32 by Estrin's rule, given the square of x: as many operations as Horner's, but a dependency chain half as long. */
 #define ESTRIN_3(...) ESTRIN_3_(__VA_ARGS__)
 #define ESTRIN_3_(x, square, a, b, c, d) fma_f32(fma_f32(d, x, c), square, fma_f32(b, x, a))
 #define ESTRIN_4(...) ESTRIN_4_(__VA_ARGS__)
@@ -99,8 +99,8 @@ INLINE float with_sign_f32(float x, float s) {
 INLINE double with_sign_f64(double x, double s) {
     return f64_of_bits((bits_of_f64(x) & 0x7fffffffffffffff) | (bits_of_f64(s) & 0x8000000000000000));
 }
-/* a b + c, rounded once, for processors without such an instruction: of f64, in which the product is exact. What the sum lost decides where it lies halfway between two
- * floats, or is so small that they are fewer: then its last bit is made odd, and no rounding takes it for a tie. */
+/* a b + c, rounded once, for processors without such an instruction: computed in f64, in which the product is exact. Where the sum lies halfway between two floats, or is so
+ * small that floats are sparser, what the sum lost decides: the sum's last bit is made odd, so that rounding does not take it for a tie. */
 static inline float fused_by_f64(float a, float b, float c) {
     const double product = (double)a * b, sum = product + c;
     const uint64_t bits = bits_of_f64(sum);
@@ -117,12 +117,12 @@ INLINE float fma_f32(float a, float b, float c) {
     return fused_by_f64(a, b, c);
 #endif
 }
-/* x, or 0: where a branch would be, the compiler would carry the constant through all that follows, and compute it in two ways. */
+/* x if wanted, else 0. With a conditional, the compiler would propagate the constant 0 through what follows, and compute that in two ways. */
 INLINE float keep_f32(int wanted, float x) {
     return bits_float(float_bits(x) & (0 - (uint32_t)wanted));
 }
 
-/* The next integer below: what adding and taking away 2^23 leaves is the nearest one. Larger numbers are integers. */
+/* The largest integer not above x. Adding and subtracting 2^23 gives the nearest one. Larger numbers are integers. */
 INLINE float floor_f32(float x) {
     const float a = fabsf(x), near = with_sign_f32((a + 8388608.0f) - 8388608.0f, x);
     return a < 8388608.0f ? (near > x ? near - 1 : near) : x;
@@ -141,14 +141,14 @@ INLINE double sqrt_f64(double x) {
 
 /* ---------------------------------------------------------------- exp: 2^n (1 + r + r^2 p(r)), x = n log(2) + r */
 
-/* Adding and taking away 1.5 2^23 rounds to an integer, which is then in the lowest bits of the sum. */
+/* Adding and subtracting 1.5 2^23 rounds to an integer, which is then in the lowest bits of the sum. */
 #define ROUND_F32 12582912.0f
 #define NEAR_EXP 87
 #define NEAR_BELL 13
 #define NEAR_GELU 8
 #define ROUND_F64 6755399441055744.0
 
-/* Of x - c, c small: p, r and n, exp(r) = 1 + r + r^2 p. f64: of x + c, exp(r) - 1 and n. */
+/* For x - c, c small: p, r and n, with exp(r) = 1 + r + r^2 p. f64: for x + c, exp(r) - 1 and n. */
 INLINE float exp_parts_f32(float x, float c, float *r_, uint32_t *n) {
     const float shifted = fma_f32(x, 1.44269504f, ROUND_F32), whole = shifted - ROUND_F32;
     /* log(2) in two parts, the first of 10 bits: the first difference is exact */
@@ -168,7 +168,7 @@ INLINE double exp_parts_f64(double x, double c, uint64_t *n) {
     *n = bits_of_f64(shifted);
     return high + (r * r * POLYNOMIAL(10, r, EXP_F64) - low);
 }
-/* 2^n, for n whose power is a normal number. */
+/* 2^n, if it is a normal number. */
 INLINE float power_f32(uint32_t n) {
     return bits_float((n + 127) << 23);
 }
@@ -176,7 +176,7 @@ INLINE double power_f64(uint64_t n) {
     return f64_of_bits((n + 1023) << 52);
 }
 
-/* Where e to the x is a normal number and infinity is far: |x| at most NEAR_EXP. */
+/* exp where it is a normal number and far from infinity: |x| at most NEAR_EXP. */
 INLINE float exp_near_f32(float x) {
     uint32_t n;
     const float e = exp_of_rest_f32(x, 0, &n);
@@ -184,7 +184,7 @@ INLINE float exp_near_f32(float x) {
 }
 INLINE float exp_f32(float x) {
     const int under =
-        x<-104, over = x> 89; /* no vector should meet an underflow where many are masked: it can take a hundred times as long */
+        x<-104, over = x> 89; /* masked beforehand, because an underflow in one lane of a vector can take a hundred times as long */
     uint32_t n;
     const float e = exp_of_rest_f32(keep_f32(!(under | over), x), 0, &n);
     const uint32_t half = (uint32_t)((int32_t)(n << 9) >> 10), rest = n - half; /* in two steps: 2^n may be no normal number */
@@ -198,7 +198,7 @@ INLINE double exp_f64(double x) {
     const uint64_t half = ((n + 2048) >> 1 & 2047) - 1024, rest = n - half;
     return under ? 0 : e * power_f64(half) * power_f64(rest);
 }
-/* exp of a number that is not above 0, without what is no normal number: as much as nothing beside the largest, which is 1. */
+/* exp of a number that is not above 0. Results that are not normal numbers become 0: negligible beside the largest, which is 1. */
 INLINE float power_of_f32(float x) {
     const int under = x < -87;
     uint32_t n;
@@ -214,7 +214,7 @@ INLINE double power_of_f64(double x) {
 
 /* ---------------------------------------------------------------- tanh; f64: -t / (2 + t), t = exp(-2 |x|) - 1 */
 
-/* f32: x p(x^2) / q(x^2), and 1 where less than half a unit is missing. */
+/* f32: x p(x^2) / q(x^2), and 1 where it is within half a unit in the last place of 1. */
 INLINE float tanh_f32(float x) {
     const int one = fabsf(x) > 9.011f;
     const float a = keep_f32(!one, x), square = a * a, fourth = square * square;
@@ -239,7 +239,7 @@ INLINE double log_parts_f64(double n, double f, double c) {
     const double s = f / (2 + f), z = s * s, half = f * f / 2, rest = s * (half + z * POLYNOMIAL(6, z, LOG_F64));
     return n * 6.93147180369123816490e-01 - ((half - (rest + (n * 1.90821492927058770002e-10 + c))) - f);
 }
-/* x is positive and normal: f, and n. */
+/* Splits a positive, normal x into n and f: x = 2^n (1 + f); returns f. */
 INLINE float split_f32(float x, float *n) {
     const uint32_t bits = float_bits(x) + (0x3f800000 - 0x3f3504f3);
     *n = (float)((int32_t)(bits >> 23) - 127);
@@ -263,7 +263,7 @@ INLINE double log_f64(double x) {
     const double f = split_f64(small ? x * 18014398509481984 : x, &n), y = log_parts_f64(small ? n - 54 : n, f, 0);
     return x > 0 ? (x <= 1.7976931348623157e+308 ? y : x) : x == 0 ? -(double)INFINITY : (double)NAN;
 }
-/* log(1 + x): of the rounded sum, and what the rounding took. */
+/* log(1 + x), from the rounded sum 1 + x and its rounding error. */
 INLINE float log1p_f32(float x) {
     const float u = 1 + x, c = (x - (u - 1)) / u;
     float n;
@@ -279,8 +279,8 @@ INLINE double log1p_f64(double x) {
 
 /* ---------------------------------------------------------------- sin and cos: of r, x = n pi / 2 + r
  *
- * Up to NEAR_TURNS r is x less n times the parts of pi / 2 (Cody and Waite); beyond, pi / 2 would have to have more parts than a loop has time for, and the digits
- * of 2 / pi that matter are looked up. Which of the two an element takes depends on it alone. */
+ * Up to NEAR_TURNS, r is x minus n times the parts of pi / 2 (Cody and Waite). Beyond, pi / 2 would need more parts than a loop has time for: the digits
+ * of 2 / pi that matter are looked up instead. Which way an element takes depends only on that element. */
 
 #define NEAR_TURNS 1e6                 /* n has 20 bits */
 #define QUARTER_0 0x1.921fb54400000p+0 /* the first 33 bits of pi / 2, so that their product with n is exact; 33, 33, 53 more */
@@ -296,19 +296,19 @@ static const double turn_digits[] = {
     0x5fea2d, 0x7527ba, 0xc7ebe5, 0xf17b3d, 0x0739f7, 0x8a5292, 0xea6bfb, 0x5fb11f, 0x8d5d08, 0x560330, 0x46fc7b, 0x6babf0, 0xcfbc20,
 };
 
-/* The nearest integer, and what is left; count: the integers so far, modulo 2^32. */
+/* Adds the nearest integer to *count, modulo 2^32, and returns the rest. */
 INLINE double take_whole(double x, uint64_t *count) {
     const double shifted = x + ROUND_F64;
     *count += bits_of_f64(shifted);
     return x - (shifted - ROUND_F64);
 }
 
-/* The first digit that counts for a number whose last bit is worth 2^exponent: products with those before it are multiples of 4. */
+/* The first digit that matters for a number whose last bit is worth 2^exponent: products with earlier digits are multiples of 4. */
 INLINE uint64_t first_digit(uint64_t biased, uint64_t bits) {
     const uint64_t exponent = biased - (1023 + bits + 2), positive = (exponent >> 63) - 1; /* all ones, or 0 */
     return (exponent & positive) * 2731 >> 16;                                             /* over 24 */
 }
-/* x 2 / pi less the nearest integer n, of which *n has the last bits. x has 24 bits, so that each product is exact. */
+/* x 2 / pi minus the nearest integer n; *n has the last bits of n. x has 24 bits, so each product is exact. */
 INLINE double quarters_f32(double x, uint64_t *n) {
     const uint64_t first = first_digit(bits_of_f64(x) >> 52 & 2047, 23);
     const double step = 0x1p-24, scaled = x * power_f64(0 - 24 * first - 24);
@@ -333,7 +333,7 @@ INLINE double near_sin_f32(double x, uint64_t more) {
     const double shifted = x * 0.63661977236758134308 + ROUND_F64, n = shifted - ROUND_F64;
     return sin_of_rest_f32((x - n * QUARTER_0) - n * QUARTER_1, bits_of_f64(shifted) + more);
 }
-/* The same of any x. What is not a finite number has no sine: x - x. */
+/* The same of any x. An x that is not finite gives nan (x - x). */
 INLINE double far_sin_f32(double x, uint64_t more) {
     uint64_t n;
     const double turns = quarters_f32(x, &n);
@@ -354,17 +354,17 @@ INLINE float cos_f32(float x) {
     return fabsf(x) <= (float)NEAR_TURNS ? cos_near_f32(x) : far;
 }
 
-/* The sum in *sum, what it lost added to *lost (Knuth). */
+/* Adds x to *sum, and the rounding error to *lost (Knuth's two-sum). */
 INLINE void add_exactly(double *sum, double *lost, double x) {
     const double total = *sum + x, part = total - *sum;
     *lost += (*sum - (total - part)) + (x - part);
     *sum = total;
 }
-/* x less the nearest multiple of 4, for x that may be above take_whole's. */
+/* x minus the nearest multiple of 4, for x that may be too large for take_whole. */
 INLINE double modulo_4(double x) {
     return x - ((x + 4 * ROUND_F64) - 4 * ROUND_F64);
 }
-/* As quarters_f32, of 53 bits in parts of 27 and 26: the sum is *turns + *rest. */
+/* As quarters_f32, for 53 bits, split in 27 and 26: the result is *turns + *rest. */
 INLINE void quarters_f64(double x, uint64_t *n, double *turns, double *rest) {
     const uint64_t biased = bits_of_f64(x) >> 52 & 2047, first = first_digit(biased, 52), fraction = 0 - ((biased - (1023 + 52)) >> 63);
     const double step = 0x1p-24, s0 = power_f64(0 - 24 * first - 24);
@@ -411,7 +411,7 @@ INLINE double sin_of_rest_f64(double r, double tail, uint64_t n) {
     const uint64_t cosine = 0 - (n & 1), bits = (bits_of_f64(c) & cosine) | (bits_of_f64(s) & ~cosine);
     return f64_of_bits(bits ^ (n & 2) << 62);
 }
-/* sin(more pi / 2 + x), |x| at most NEAR_TURNS. Where the first differences cancel they are exact: n has fewer bits than they have lost. */
+/* sin(more pi / 2 + x), |x| at most NEAR_TURNS. Where the first differences cancel they are exact, as n has fewer bits than cancel. */
 INLINE double near_sin_f64(double x, uint64_t more) {
     const double shifted = x * 0.63661977236758134308 + ROUND_F64, n = shifted - ROUND_F64;
     double sum = x - n * QUARTER_0, lost = 0;
@@ -448,7 +448,7 @@ INLINE double cos_f64(double x) {
 
 /* ---------------------------------------------------------------- the normal distribution */
 
-/* exp(-x^2 / 2), x at least 0 and at most 40 (f32: 15). What the rounding of the square takes is seen in the tail: a fused operation takes all of it. */
+/* exp(-x^2 / 2), x at least 0 and at most 40 (f32: 15). The rounding error of the square would show in the tail, so a fused multiply-add takes the exact square. */
 INLINE float bell_parts_f32(float x, uint32_t *n) {
     const float shifted = fma_f32(x * x, -0.72134752f, ROUND_F32), whole = shifted - ROUND_F32;
     const float rest = fma_f32(whole, -4.2438888e-4f, fma_f32(x, x, whole * 1.38671875f)); /* x^2 + 2 n log(2), as in exp */
@@ -475,10 +475,10 @@ INLINE double bell_f64(double x) {
     const double e = exp_parts_f64(under ? 0 : square / -2, rest / -2, &n) + 1;
     return under ? 0 : e * power_f64(n + 512) * 0x1p-512;
 }
-/* Its share below x, from the tail beyond |x|. f32: bell p(|x|) / q(|x|); f64: bell u p(u) with u = k / (k + |x|). */
+/* The normal distribution function at x, from the tail beyond |x|. f32: bell p(|x|) / q(|x|); f64: bell u p(u) with u = k / (k + |x|). */
 INLINE float tail_f32(float x, float bell) {
     const float square = x * x;
-    return bell * (ESTRIN_4(x, square, TAIL_OVER_F32) / ESTRIN_5(x, square, TAIL_UNDER_F32)); /* the division beside bell */
+    return bell * (ESTRIN_4(x, square, TAIL_OVER_F32) / ESTRIN_5(x, square, TAIL_UNDER_F32)); /* the division runs in parallel with bell */
 }
 INLINE float normal_near_f32(float x) {
     const float a = fabsf(x), tail = tail_f32(a, bell_near_f32(a));
@@ -492,8 +492,8 @@ INLINE double normal_f64(double x) {
     const double a = fabs(x) > 40 ? 40 : fabs(x), u = 4.25 / (4.25 + a), tail = bell_f64(a) * (u * POLYNOMIAL(21, u, TAIL_F64));
     return x > 0 ? 1 - tail : tail;
 }
-/* x times that share: of a positive x, x less what |x| has in the tail. |x| at most NEAR_GELU; what the rounding of the square takes stays: in the tail it is more than
- * in `normal`, and less than what PyTorch's difference from 1 loses there by orders of magnitude. */
+/* x times that; for a positive x, x minus |x| times the tail. |x| at most NEAR_GELU. The rounding error of the square stays: in the tail the error is larger than
+ * that of `normal`, and orders of magnitude smaller than what PyTorch's difference from 1 loses there. */
 INLINE float gelu_near_f32(float x) {
     const float a = fabsf(x), square = x * x, shifted = fma_f32(square, -0.72134752f, ROUND_F32), whole = shifted - ROUND_F32;
     const float rest = fma_f32(whole, 1.38629436f, square); /* x^2 + 2 n log(2) */
@@ -509,7 +509,7 @@ INLINE float gelu_f32(float x) {
 INLINE double gelu_f64(double x) {
     return x * normal_f64(x);
 }
-/* Its density at x. */
+/* The density of the normal distribution at x. */
 INLINE float density_f32(float x) {
     return bell_f32(fabsf(x) > 15 ? 15 : fabsf(x)) * 0.39894228040143267794f;
 }
@@ -530,14 +530,14 @@ INLINE double exp_sum_f64(double x, double c) {
     const uint64_t half = ((n + 2048) >> 1 & 2047) - 1024, rest = n - half;
     return under ? 0 : over ? INFINITY : e * power_f64(half) * power_f64(rest);
 }
-/* The product of two numbers: its rounded value, and what the rounding took (Dekker 1971). */
+/* The product of two numbers: its rounded value, and the rounding error (Dekker 1971). */
 INLINE double product_parts(double a, double b, double *rest) {
     const double a_high = f64_of_bits(bits_of_f64(a) & 0xfffffffff8000000), a_low = a - a_high;
     const double b_high = f64_of_bits(bits_of_f64(b) & 0xfffffffff8000000), b_low = b - b_high, product = a * b;
     *rest = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low;
     return product;
 }
-/* x^y of a positive, finite x. With f = m - 1 and s = f / (2 + f), log(m) is 2 s + s^3 p(s^2): only the first term needs more digits than f64 has. */
+/* x^y of a positive, finite x. With f = m - 1 and s = f / (2 + f), log(m) is 2 s + s^3 p(s^2). Only the first term needs more digits than f64 has. */
 static inline double pow_positive_f64(double x, double y) {
     const int small = x < 2.2250738585072014e-308;
     double power, rest, tail;
@@ -552,7 +552,7 @@ static inline double pow_positive_f64(double x, double y) {
     const int far = !(fabs(raised) < 1e3); /* the parts of a large product may overflow */
     return exp_sum_f64(raised, far ? 0 : tail + log_low * to);
 }
-/* In f64, which has digits to spare: what is beyond f32's numbers is so where it is rounded to one. */
+/* In f64, which has digits to spare. Results beyond f32's range overflow or underflow when rounded to f32. */
 static inline float pow_positive_f32(float x, float y) {
     double n;
     uint64_t power;
@@ -575,7 +575,7 @@ static inline float pow_positive_f32(float x, float y) {
 POW_OF_ALL(f32, float, fabsf, 3.40282347e+38f)
 POW_OF_ALL(f64, double, fabs, 1.7976931348623157e+308)
 
-/* ---------------------------------------------------------------- near 0: those that are everywhere alike */
+/* ---------------------------------------------------------------- near 0: functions with only one way */
 
 #define log_near_f32 log_f32
 #define log1p_near_f32 log1p_f32

@@ -1,5 +1,5 @@
-/* fuse: fused steps. A product's tiles go through the elementwise operators that follow it while they are in the cache, but for those of 16 bits: they are computed
- * first. A sum adds up the blocks as they come, in the order of the kernel that sums alone. */
+/* fuse: fused steps. The elementwise operators that follow a product process its tiles while they are in the cache; products of 16-bit types are computed
+ * whole first. A sum adds up the blocks as they come, in the same order as the unfused kernel. */
 #include <stdalign.h>
 #include <stdlib.h>
 
@@ -25,7 +25,7 @@ static bool reads(const KernelCall *call, const void *data, int64_t bytes) {
     return false;
 }
 
-/* Nothing that is stored lies over what the product's members read: all tiles read it. */
+/* Whether nothing that is stored overlaps what the product's members read, as all tiles read it. */
 static bool is_safe(const Fused *fused, const KernelCall *calls, int n) {
     const Chain *chain = &fused->cpu.chain;
     const Operand *out = &fused->product.out[0];
@@ -37,7 +37,7 @@ static bool is_safe(const Fused *fused, const KernelCall *calls, int n) {
     return true;
 }
 
-/* Whether the product of the first n calls and the program of the others go through the result together: it is read as it lies. */
+/* Whether the product of the first n calls and the program of the others can process the result together: the program reads it linearly. */
 static bool take_product(Fused *fused, const KernelCall *calls, int n, int others) {
     const Chain *chain = &fused->cpu.chain;
     const Operand *out = &fused->product.out[0];
@@ -89,9 +89,9 @@ void cpu_unfuse(void *context, void *fused) {
 
 /* ---------------------------------------------------------------- running */
 
-enum { LINE = 64 }; /* elements that no two threads share */
+enum { LINE = 64 }; /* elements; no two threads share a line */
 
-/* What a thread makes blocks with. */
+/* What a thread needs to compute blocks. */
 typedef struct Maker {
     const Fused *fused;
     char *slots;

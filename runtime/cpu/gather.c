@@ -1,11 +1,11 @@
-/* gather: operators along one axis: elements or rows gathered by indices and added up where these say, cumulative sums, the largest elements. An index that means nothing,
+/* gather: operators along one axis: gather and scatter-add of elements or rows by indices, cumulative sums, the largest elements. An index that is out of range,
  * or whose element another rank has, reads and writes nothing. */
 #include <string.h>
 
 #include "runtime/cpu/cpu.h"
 #include "runtime/parts.h"
 
-/* Numbers of integers wrap: they are added without sign, in 64 bits where they are summed up. */
+/* Integers wrap: they are added as unsigned, cumulative sums in 64 bits. */
 #define FOR_NUMBERS(X) X(f32, float, double) X(f64, double, double) X(i32, uint32_t, uint64_t) X(i64, uint64_t, uint64_t)
 #define BY_NUMBER(name)                                                                                                                    \
     { [F32] = name##_f32, [F64] = name##_f64, [I32] = name##_i32, [I64] = name##_i64 }
@@ -56,7 +56,7 @@ static void gather_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
-/* Ranges are of places of all lines: each thread goes through the indices of its lines in their order and adds up those of its places. */
+/* Ranges are of places of all lines: each thread reads the indices of its lines in order and adds up those of its places. */
 #define GATHER_GRAD(suffix, T, A)                                                                                                          \
     static void gather_grad_places_##suffix(void *context, int64_t begin, int64_t end) {                                                   \
         const GatherRun *run = context;                                                                                                    \
@@ -104,7 +104,7 @@ typedef struct PutRun {
     int64_t begin, length, n, bytes; /* of a row */
 } PutRun;
 
-/* Ranges are of lines. Where the result lies over x, all but the rows is there. */
+/* Ranges are of lines. If the result is in x's storage, only the rows need copying. */
 static void put_lines(void *context, int64_t begin, int64_t end) {
     const PutRun *run = context;
     const int64_t line = run->length * run->bytes;
@@ -140,7 +140,7 @@ bool kernel_scatter_add(const KernelCall *call, Error *error) {
 
 /* ---------------------------------------------------------------- cumsum */
 
-enum { COLUMNS = 32 }; /* of a line's elements that lie apart: so many lines at once */
+enum { COLUMNS = 32 }; /* lines computed together, if the elements of a line are not contiguous */
 
 typedef struct CumsumRun {
     Lines lines;
@@ -196,7 +196,7 @@ typedef struct TopkRun {
     int64_t length, k;
 } TopkRun;
 
-/* The k best so far are a heap whose root is the last of them in order, in the results' own room; taken out one by one they are in order. A nan is above all numbers. */
+/* The k best so far form a heap, in the results' memory, whose root is the last of them in order; removing them one by one sorts them. A nan is above all numbers. */
 #define TOPK(suffix, T)                                                                                                                    \
     static inline bool before_##suffix(T a, int32_t at, T b, int32_t bt) {                                                                 \
         return a > b || ((a != a) & (b == b)) || (at < bt && (a == b || ((a != a) & (b != b))));                                           \

@@ -1,5 +1,5 @@
-/* half: kernels of operands in 16 bits. What only moves elements, and what is computed element by element, has loops of its own. Of all other operators the kernel
- * of f32 runs on copies of the operands, and its results are rounded once. */
+/* half: kernels of operands in 16 bits. Operators that only move elements, and elementwise ones, have loops of their own. For all others the f32 kernel
+ * runs on copies of the operands, and its results are rounded once. */
 #include <stdlib.h>
 
 #include "runtime/cpu/cpu.h"
@@ -29,7 +29,7 @@ static bool has_own(const KernelCall *call) {
            element_loop(call->op, call->attr, call->in[call->nin - 1].dtype, call->out[0].dtype) != NULL;
 }
 
-/* Elements that a thread converts. */
+/* A conversion of elements, which threads divide. */
 typedef struct Converting {
     ElementLoop *loop;
     char *to;
@@ -49,7 +49,7 @@ static void convert(const KernelCall *call, void *to, DType to_dtype, const void
 
 enum { ALIGNED_FLOATS = 16 };
 
-/* Whether an operand is of halves; *floats: where the room for its copy begins, and behind it. */
+/* Whether an operand has 16-bit elements; *floats is advanced by the room for its copy. */
 static bool takes_room(const Operand *operand, int64_t *floats) {
     if (!dtype_is_half(operand->dtype)) return false;
     *floats += (shape_elements(&operand->local) + ALIGNED_FLOATS - 1) / ALIGNED_FLOATS * ALIGNED_FLOATS;

@@ -1,10 +1,10 @@
-/* lanes: what loops over contiguous rows share. Of LANES parts, whatever vectors there are. */
+/* lanes: what loops over contiguous rows share. They work in LANES parts, independent of the width of vectors. */
 #pragma once
 #include <stdint.h>
 
 enum { LANES = 16 };
 
-/* Makes one of all lanes: element l of each half of them takes what it gets from element l + half. */
+/* Reduces all lanes to lane 0: repeatedly combines element l of the first half with element l + half. */
 #define FOLD_LANES(...)                                                                                                                    \
     FOLD_HALF(8, __VA_ARGS__)                                                                                                              \
     FOLD_HALF(4, __VA_ARGS__)                                                                                                              \

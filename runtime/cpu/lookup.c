@@ -1,4 +1,4 @@
-/* lookup: operators that look elements up by integers. An index that means nothing, or whose element another rank has, reads and writes nothing:
+/* lookup: operators that look elements up by integers. An index that is out of range, or whose element another rank has, reads and writes nothing:
  * whatever numbers the data hold, no memory outside the operands is touched. */
 #include "runtime/parts.h"
 #include "runtime/element.h"
@@ -9,7 +9,7 @@
 #include "runtime/cpu/cpu.h"
 #include "runtime/cpu/vector.h"
 
-/* Rows of `length` elements of `wide`, of which this rank has those at [begin, begin + length), and a number for each. */
+/* Rows of `wide`, of which this rank has the elements [begin, begin + length), and in `narrow` one number for each row. */
 typedef struct PickRun {
     const Operand *index;
     void *wide, *narrow;
@@ -64,7 +64,7 @@ bool kernel_cross_entropy(const KernelCall *call, Error *error) {
 
 /* ---------------------------------------------------------------- rows of a cross_entropy */
 
-/* Rows of `length` logits, those from class `begin` on of `classes`. */
+/* Rows of `length` logits: this rank's, from class `begin` on, of `classes`. */
 typedef struct LossRun {
     LossLoops loops;
     SumLoops sums;
@@ -138,7 +138,7 @@ bool kernel_cross_entropy_rows_grad(const KernelCall *call, Error *error) {
 
 /* ---------------------------------------------------------------- tables */
 
-/* Rows of `width` elements: those of the table that are here, and one for each index. */
+/* Rows of `width` elements: this rank's rows of the table, and one row for each index. */
 typedef struct TableRun {
     const Operand *index;
     char *table, *rows;
@@ -173,7 +173,7 @@ bool kernel_embedding(const KernelCall *call, Error *error) {
     return true;
 }
 
-/* Ranges are of the table's rows: each thread goes through all indices, in their order, and adds up those of its rows. */
+/* Ranges are of the table's rows: each thread reads all indices in order, and adds up those of its rows. */
 #define EMBEDDING_GRAD(suffix, T)                                                                                                          \
     static void embedding_grad_rows_##suffix(void *context, int64_t begin, int64_t end) {                                                  \
         const TableRun *run = context;                                                                                                     \
@@ -212,7 +212,7 @@ bool kernel_one_hot(const KernelCall *call, Error *error) {
 
 /* ---------------------------------------------------------------- places */
 
-/* A box without elements, of a rank that an uneven split left none, has no true: the largest number, as the minimum over ranks wants it. */
+/* An empty box, of a rank that an uneven split left nothing, has no true: it gives the largest number, neutral for the minimum over ranks. */
 bool kernel_first(const KernelCall *call, Error *error) {
     (void)error;
     const Operand *x = &call->in[0], *out = &call->out[0];

@@ -1,4 +1,4 @@
-/* lossloops: rows of cross_entropy. Sums are double, of LANES parts, whatever vectors there are. Compiled once for each of vector.c's variants. */
+/* lossloops: loops over rows of cross_entropy. Sums are double, in LANES parts, whatever the width of vectors. Compiled once for each of vector.c's variants. */
 #include "runtime/cpu/functions.h"
 #include "runtime/cpu/lanes.h"
 #include "runtime/cpu/vector.h"

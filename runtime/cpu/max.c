@@ -1,5 +1,5 @@
-/* max, min: the largest or smallest element over axes. A box without elements, of a rank that an uneven split left none, gives what every other number is
- * above, or below: an infinity, or the end of the integers. A nan stays. */
+/* max, min: the largest or smallest element over axes. An empty box, of a rank that an uneven split left nothing, gives the neutral value: an infinity, or
+ * the end of the integers. A nan stays. */
 #include <math.h>
 
 #include "runtime/cpu/cpu.h"
@@ -89,7 +89,7 @@ EXTREME_LOOPS(min, f64, double, (double)INFINITY, <)
 EXTREME_LOOPS(min, i32, int32_t, INT32_MAX, <)
 EXTREME_LOOPS(min, i64, int64_t, INT64_MAX, <)
 
-/* What each does to items, to columns, and where there is nothing. */
+/* An operator's loops over items, over columns, and for empty boxes. */
 typedef struct Extreme {
     PoolFn *items[NDTYPES], *columns[NDTYPES];
     void (*nothing[NDTYPES])(void *out, int64_t n);

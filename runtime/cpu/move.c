@@ -81,13 +81,13 @@ static void copy_run(const MoveRun *run, const int64_t *offset, int64_t out_stri
         copy_run_32(out, out_stride, in, in_stride, n);
 }
 
-/* The two innermost loops are a transposed plane. */
+/* Whether the two innermost loops are a transposed plane. */
 static bool is_plane(const Nest *nest) {
     int last = nest->ndim - 1;
     return last >= 1 && nest->stride[0][last] == 1 && nest->stride[1][last - 1] == 1 && nest->stride[1][last] > 1;
 }
 
-/* Ranges are of iterations of the loops but the innermost; with one loop only, of its items. */
+/* Ranges are of iterations of all loops except the innermost; with one loop only, of its items. */
 static void move_part(void *context, int64_t begin, int64_t end) {
     const MoveRun *run = context;
     const Nest *nest = run->nest;
@@ -240,7 +240,7 @@ bool kernel_constant(const KernelCall *call, Error *error) {
     return true;
 }
 
-/* Inputs and states lie where the executor put them: a step that computes one is a mistake of the plan. */
+/* The executor places inputs and states: a step that computes one is an error in the plan. */
 bool kernel_input(const KernelCall *call, Error *error) {
     return error_set(error, EXIT_REJECTED, "%s is not computed: it is where the executor put it", op_table[call->op].name);
 }

@@ -1,8 +1,9 @@
-/* multiply: matrix products by loops of our own (productloops.c), OpenBLAS or oneDNN, and by which. The sizes of a product and the processor's vectors decide, and nothing else: neither its time nor its strides, so that a plan gives
- * the same bits under any load, and ranks that compute alike, in a fused step or not, come to the same ones. oneDNN 2.6 adds up in the same order on any strides where the depth is below 1024.
+/* multiply: chooses for matrix products between our own loops (productloops.c), OpenBLAS and oneDNN. Only the product's sizes and the width of the processor's
+ * vectors decide, not measured times or strides. So a plan gives the same bits under any load, and ranks that compute the same, in a fused step or not, get the
+ * same bits. oneDNN 2.6 adds up in the same order for any strides where the depth is below 1024.
  *
  * oneDNN has no products of f64. In f32 it is faster where the depth is short, and much faster where the product is small: OpenBLAS copies both factors in blocks, and
- * oneDNN copies none or one where that pays. But it then reads through rows far apart, which wants several times the bandwidth where rows lie powers of two apart.
+ * oneDNN copies none, or one where that pays. But it then reads across rows that are far apart, which needs several times the bandwidth if their distance is a power of two.
  * GFLOP/s of OpenBLAS 0.3.21 and oneDNN 2.6.3 on two cores (AMD Zen 3, AVX2), each multiplying its own m rows; n, k as given:
  *
  *     m x n x k                a b          a b^T        a^T b        a^T b^T
@@ -15,7 +16,7 @@
  *     512 x   64 x 1024    167   191     162   167     172   143     138   104
  *    1024 x  256 x 1024    184   177     177   163     171    79     175    75
  *
- * Our own loops copy the columns of one factor, and ask for nothing. Their time, over that of OpenBLAS and of oneDNN (one core of the same Zen 3; products alone, in the caches):
+ * Our own loops copy the columns of one factor, and allocate nothing. Their time divided by that of OpenBLAS and of oneDNN (one core of the same Zen 3; products alone, in the caches):
  *
  *     m x n x k                a b          a b^T        a^T b        a^T b^T
  *       2 x   8 x   64    2.11  1.26     .84   .42    1.94  1.50     .85   .65
@@ -29,7 +30,8 @@
  *     256 x 256 x  256     .92   .99     .87   .92     .97   .83     .95   .93
  *     512 x 512 x  512    1.10   .76    1.14  1.05    1.23   .75    1.32   .86
  *
- * With AVX-512 (two cores of a Zen 4, each with operands of its own that lie in no cache; GFLOP/s of OpenBLAS, oneDNN and our own) oneDNN is ahead but where both factors are transposed, there is little to do or much to add up:
+ * With AVX-512 oneDNN is ahead, except where both factors are transposed, there is little to do or much to add up (GFLOP/s of OpenBLAS, oneDNN and our own; two cores of
+ * a Zen 4, each with operands of its own that are in no cache):
  *
  *     m x n x k                a b               a b^T             a^T b             a^T b^T
  *      64 x   64 x   64    102   85   92      69   59   62     101   82   49      27   57   91
@@ -43,25 +45,25 @@
 #include "runtime/cpu/cpu.h"
 
 enum {
-    MOST_ROWS = 512, /* of our own loops */
+    MOST_ROWS = 512, /* these four: where our own loops are used */
     LEAST_COLUMNS = 16,
     MOST_COLUMNS = 256,
     MOST_DEPTH = 256,
     SHORT_DEPTH = 256,
-    NARROW = 64,      /* columns, where a depth of any length pays */
-    NEAR = 256,       /* elements of a row, of which the next is near */
-    LARGE_SIDE = 512, /* of products from which on both factors are copied */
+    NARROW = 64,      /* columns up to which oneDNN pays for any depth */
+    NEAR = 256,       /* elements of a row up to which the next row is near */
+    LARGE_SIDE = 512, /* side and elements of products from which on both factors are copied */
     LARGE = 1 << 19,
     SMALL_TURNED = 1 << 14,
     LEAST_WIDE = 1 << 23, /* multiplications, with AVX-512 */
     DEPTH_WIDE = 1023     /* from 1024 on the order of oneDNN's sums depends on strides */
 };
-/* Opening oneDNN takes 17 ms, most of it in the first product, for which it writes its loops: calls of fewer multiplications do without it. With AVX-512 they would not gain by
- * it either: batches of products from 16 x 16 x 16 to 64 x 64 x 32, 2^18 to 2^23 multiplications together, take OpenBLAS 0.4 to 0.9 of oneDNN's time; from 2^24 on oneDNN is
- * ahead where a side has 128, and OpenBLAS, by a fifth, where all have 64 (Ice Lake, one thread). */
+/* Opening oneDNN takes 17 ms, most of it in the first product, for which it generates code: calls of fewer multiplications do without it. With AVX-512 they would not gain
+ * either: for batches of products from 16 x 16 x 16 to 64 x 64 x 32, 2^18 to 2^23 multiplications together, OpenBLAS takes 0.4 to 0.9 of oneDNN's time. From 2^24 on oneDNN
+ * is ahead where a side has 128, and OpenBLAS, by a fifth, where all have 64 (Ice Lake, one thread). */
 static const double worth_opening = 1 << 24;
 
-/* wide: with AVX-512. */
+/* wide: the processor has AVX-512. */
 static bool onednn_is_faster(const ProductSize *p, bool wide) {
     if (p->m < 2 || p->n < 2) return false;
     if (wide && p->k <= DEPTH_WIDE)
@@ -118,7 +120,7 @@ void multiply(const Multiplier *by, MatrixAt a, MatrixAt b, int64_t m, int64_t n
     if (by->own) {
         by->own(a, b, m, n, k, scale, add, out, leading);
     } else if (by->onednn) {
-        by->onednn->set_threads(1); /* the threads are ours */
+        by->onednn->set_threads(1); /* we divide the work among threads */
         if (by->onednn->sgemm(a.matrix.transposed ? 'T' : 'N', b.matrix.transposed ? 'T' : 'N', m, n, k, (float)scale, a.at, lda, b.at, ldb,
                               add, out, leading))
             atomic_store(by->no_memory, true);

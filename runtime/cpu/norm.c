@@ -1,6 +1,6 @@
-/* norm: layer_norm, rms_norm and their gradients, which take mean and root of each row as the operator gives them. Rows are contiguous: the dimensions that are normalised
- * are the last ones, and whole here. The gradients of weight
- * and bias are sums over this rank's rows: of blocks of rows, and then of those in their order, so that they do not depend on the number of threads. */
+/* norm: layer_norm, rms_norm and their gradients, which read the mean and root of each row that the operator computes. Rows are contiguous: the normalised dimensions
+ * are the last ones, and not split. The gradients of weight
+ * and bias are sums over this rank's rows: first of blocks of rows, then of the blocks in order, so they do not depend on the number of threads. */
 #include <stdlib.h>
 #include <string.h>
 

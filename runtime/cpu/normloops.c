@@ -1,4 +1,4 @@
-/* normloops: layer_norm, rms_norm and their gradients, of contiguous rows. Sums are double, whatever the type, of LANES parts, whatever vectors there are. Compiled
+/* normloops: layer_norm, rms_norm and their gradients, of contiguous rows. Sums are double, whatever the type, and in LANES parts, whatever the width of vectors. Compiled
  * once for each of vector.c's variants. */
 #include <math.h>
 
@@ -22,7 +22,7 @@
         sum = lane[0];                                                                                                                     \
     }
 
-/* centered: less the mean of the row, which is not 0 for it. */
+/* centered: the mean of the row is subtracted; otherwise it is taken as 0. */
 #define NORM(suffix, T)                                                                                                                    \
     static inline T row_mean_##suffix(const T *x, int64_t n, bool centered) {                                                              \
         double sum = 0;                                                                                                                    \

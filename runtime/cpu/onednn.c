@@ -1,4 +1,4 @@
-/* onednn: oneDNN, opened by the first product that it computes faster (multiply.c). Like OpenBLAS it is not linked; where it is not installed OpenBLAS does its work. */
+/* onednn: oneDNN, opened by the first product that it computes faster (multiply.c). Like OpenBLAS it is not linked. Where it is not installed, OpenBLAS is used instead. */
 #include <dlfcn.h>
 #include <string.h>
 #ifdef PRUN_ONEDNN_HEADER
@@ -20,8 +20,8 @@ static_assert(sizeof(dnnl_status_t) == sizeof(int) &&
               "as OnednnSgemm has it");
 #endif
 
-static const int64_t buffer_bytes = INT64_C(32) << 20; /* of a thread that multiplies: copies of the factors' blocks */
-static const int64_t loops_bytes = INT64_C(8) << 20;   /* that it writes for this processor */
+static const int64_t buffer_bytes = INT64_C(32) << 20; /* per thread that multiplies: copies of blocks of the factors */
+static const int64_t loops_bytes = INT64_C(8) << 20;   /* code that it generates for this processor */
 
 bool onednn_find(const Onednn *onednn, const char *name, void *function) {
     void *found = dlsym(onednn->library, name);
@@ -32,7 +32,7 @@ bool onednn_find(const Onednn *onednn, const char *name, void *function) {
 bool onednn_open(Onednn *onednn, int nthreads, Error *error) {
     Onednn opened = {.library = dlopen("libdnnl.so.2", RTLD_LAZY | RTLD_LOCAL)};
     *onednn = (Onednn){0};
-    /* Built with another kind of threads than OpenMP's it would have threads of its own, which fight with ours over the cores. */
+    /* If it is not built with OpenMP, it has threads of its own, which would compete with ours for the cores. */
     if (!opened.library || !onednn_find(&opened, "dnnl_sgemm", &opened.sgemm) ||
         !onednn_find(&opened, "omp_set_num_threads", &opened.set_threads))
         return true;

@@ -1,11 +1,11 @@
-/* onednnconvolve: conv2d and its gradients by oneDNN's convolutions of f32. These want channels in blocks of 16: a tile of images is reordered into them, convolved, and
- * its result reordered back, while all of it lies in a thread's caches; the weights are reordered once, by all threads. Groups are convolutions of their own.
+/* onednnconvolve: conv2d and its gradients by oneDNN's convolutions of f32. These need channels in blocks of 16: a tile of images is reordered into blocks, convolved, and
+ * its result reordered back, while all of it is in a thread's caches. The weights are reordered once, by all threads. Each group is a separate convolution.
  *
- * Threads share the tiles; of the weights' gradient they share blocks of the channels of both sides, and tiles too where channels are few, and each adds up its own block
- * tile by tile. Tiles and blocks follow from shapes and the most threads of any process, so that ranks that compute the same come to the same bits. Taps that see nothing but padding, and elements that no
- * tap sees, are left out.
+ * Threads divide the tiles. For the gradient of the weights they divide blocks of the input and output channels, and tiles too where there are few channels; each adds up its own block
+ * tile by tile. Tiles and blocks depend only on shapes and the most threads of any process, so ranks that compute the same get the same bits. Taps that see only
+ * padding, and elements that no tap sees, are left out.
  *
- * oneDNN 2.6's types are its header's: without it convolve.c computes all. */
+ * oneDNN 2.6's types come from its header: if prun is built without it, convolve.c computes everything. */
 #include "runtime/cpu/cpu.h"
 
 #ifndef PRUN_ONEDNN_CONVOLUTIONS
@@ -32,15 +32,15 @@ void onednn_free(Convolutions *convolutions) {
 #include <string.h>
 
 enum {
-    LEAST_CHANNELS = 16,    /* of a result's block, and of x's: fewer would be filled up with zeros */
-    MOST_FEW = 3,           /* but so few have convolutions of their own */
-    TILE_BYTES = 512 << 10, /* of x's and y's images in a tile, about: of a thread's cache */
+    LEAST_CHANNELS = 16,    /* of a block of the result, and of x: fewer would be padded with zeros */
+    MOST_FEW = 3,           /* but for at most so many oneDNN has special convolutions */
+    TILE_BYTES = 512 << 10, /* about the bytes of x's and y's images in a tile: they should fit a thread's cache */
     SUMMED_BYTES = 4 << 20, /* the same where threads share a tile */
-    LEAST_SUMMED = 1024,    /* places of such a tile: a block's sums are added to those of the tiles before it */
-    WORTH = 1 << 22,        /* multiplications of a call: each takes milliseconds to prepare */
-    LEAST_COLUMNS = 32,     /* of a product on planes as they lie */
+    LEAST_SUMMED = 1024,    /* fewest places of such a tile: a block's sums are added to those of earlier tiles */
+    WORTH = 1 << 22,        /* fewest multiplications of a call: each takes milliseconds to prepare */
+    LEAST_COLUMNS = 32,     /* fewest columns of a product on planes in place */
     FEW_PLACES = 8,         /* of a plane of results */
-    PART = 1 << 16,         /* elements that are worth a thread that reorders them */
+    PART = 1 << 16,         /* elements for which one more thread to reorder them pays */
     ALIGNED = 64
 };
 
@@ -80,46 +80,46 @@ typedef struct Functions {
 /* The tensors of a convolution. */
 enum { X, W, Y, NTENSORS };
 
-/* How a tensor is brought into oneDNN's layout, or back. */
+/* How a tensor is reordered into oneDNN's layout, or back. */
 typedef struct Move {
     dnnl_memory_desc_t plain, blocked;
-    int64_t bytes;          /* in that layout; 0: it is computed on as it lies */
+    int64_t bytes;          /* in oneDNN's layout; 0: it is used in place */
     int nparts;             /* along the first dimension */
     dnnl_primitive_t *part; /* a reorder each */
 } Move;
 
-/* A convolution of so many images, of a group and blocks of its channels. */
+/* A convolution of some images, of one group and of blocks of its channels. */
 typedef struct Tile {
     int64_t images;
     dnnl_primitive_t run;
     Move move[NTENSORS];
-    dnnl_memory_desc_t room; /* that it uses while it runs, */
-    int64_t scratch;         /* of so many bytes */
+    dnnl_memory_desc_t room; /* scratchpad that it uses while it runs, */
+    int64_t scratch;         /* and its bytes */
 } Tile;
 
-/* A tensor of the primitive in memory. */
+/* A tensor of the primitive in memory; offsets in elements. */
 typedef struct View {
     int64_t extent[2];  /* of its planes, or its taps */
-    int64_t strides[4]; /* from an element to the next along each dimension, */
-    int64_t first;      /* to the first that is not left out, */
-    int64_t by_group;   /* from a group to the next */
+    int64_t strides[4]; /* between elements along each dimension, */
+    int64_t first;      /* of the first that is not left out, */
+    int64_t by_group;   /* between groups */
 } View;
 
 struct Convolution {
-    OpCode op; /* with planes: what is looked for */
+    OpCode op; /* with planes, the key */
     Planes planes;
     bool works;
-    OpCode by;               /* whose primitive computes it: of few places the weights' gradient is a convolution itself */
-    int64_t images, in, out; /* of the primitive: all images, a group's channels */
+    OpCode by;               /* whose primitive computes it: with few places the weights' gradient is a convolution itself */
+    int64_t images, in, out; /* of the primitive: all images, one group's channels */
     int64_t stride[2], dilation[2], low[2], high[2];
     View view[NTENSORS];
     bool partial; /* elements of the result are left out: they are 0 */
-    bool folded;  /* planes of one place: the images are the places of one image */
+    bool folded;  /* planes have one place: the images are treated as the places of one image */
     int64_t tile_images, tiles;
     int64_t in_blocks, out_blocks;      /* of a group's channels */
-    int64_t together;                   /* of the weights' gradient: tiles that are added up at the same time */
-    Tile tile, rest;                    /* rest: the last one, where it has fewer images */
-    int64_t shared_bytes, thread_bytes; /* of the room of all threads, and of each */
+    int64_t together;                   /* for the weights' gradient: tiles that are computed at the same time */
+    Tile tile, rest;                    /* rest: the last tile, if it has fewer images */
+    int64_t shared_bytes, thread_bytes; /* memory shared by all threads, and of each thread */
 };
 
 struct Convolutions {
@@ -128,7 +128,7 @@ struct Convolutions {
     const Onednn *onednn;
     int n, nroom;
     Convolution **at;
-    char *room; /* of the largest of them: memory that is new in each call would cost more than reordering */
+    char *room; /* enough for the largest of them: allocating memory in each call would cost more than reordering */
     int64_t room_bytes;
 };
 
@@ -179,12 +179,12 @@ void onednn_free(Convolutions *all) {
 
 /* ---------------------------------------------------------------- shapes */
 
-/* Along a dimension: taps of the kernel and elements of x that are left out at its begin, and how many are not. */
+/* Along a dimension: how many taps of the kernel and elements of x are left out at the beginning, and how many are kept. */
 typedef struct Cropped {
     int64_t first_tap, taps, first, in, low, high;
 } Cropped;
 
-/* Leaves out what sees nothing, and what is not seen. stride: of the primitive, which skips fewer elements behind the last that it sees. False: no tap sees anything. */
+/* Leaves out taps that see nothing, and elements that no tap sees. stride: the primitive's; it skips fewer elements than that after the last one seen. False: no tap sees anything. */
 static bool crop(const Planes *p, int d, int64_t stride, Cropped *crop) {
     const Window *w = &p->window[d];
     const int64_t out = p->out[d];
@@ -202,13 +202,13 @@ static bool crop(const Planes *p, int d, int64_t stride, Cropped *crop) {
     return crop->in > 0;
 }
 
-/* The gradient of the weights where results are few: x's images and channels change places, and dy is the kernel, which moves by the dilation and is dilated by the stride. */
+/* Whether the weights' gradient is computed as a convolution, where results are few: x's images and channels are swapped, dy is the kernel, stride and dilation are swapped. */
 static bool is_by_convolution(OpCode op, const Planes *p) {
     return op == OP_conv2d_grad_w && p->in[0] * p->in[1] > 1 && p->out[0] * p->out[1] <= FEW_PLACES && p->images >= LEAST_CHANNELS &&
            p->in_channels >= LEAST_CHANNELS;
 }
 
-/* x's images and channels, and dy and the weights. */
+/* Swaps x's images and channels, and dy and the weights. */
 static void swap(Convolution *c) {
     const int64_t images = c->images;
     const View w = c->view[W];
@@ -220,7 +220,7 @@ static void swap(Convolution *c) {
     }
 }
 
-/* How the primitive sees what the call has. False: it would see nothing. */
+/* Sets how the primitive sees the call's tensors. False: it would see nothing. */
 static bool view(Convolution *c) {
     const Planes *p = &c->planes;
     const bool swapped = is_by_convolution(c->op, p);
@@ -233,7 +233,7 @@ static bool view(Convolution *c) {
         if (!crop(p, d, c->stride[d], &at[d])) return false;
         c->low[d] = at[d].low, c->high[d] = at[d].high;
     }
-    int64_t step[2] = {1, 1}; /* from an element that is seen to the next */
+    int64_t step[2] = {1, 1}; /* between elements that are seen */
     for (int d = 0; d < 2; d++)
         if (!swapped && at[d].taps == 1 && c->low[d] == 0 && c->high[d] <= 0) {
             step[d] = c->stride[d];
@@ -257,14 +257,14 @@ static bool view(Convolution *c) {
     return true;
 }
 
-/* The most blocks of whole vectors, no more than so many, into which channels divide evenly. */
+/* The most blocks, at most `most`, of whole vectors into which channels divide evenly. */
 static int64_t blocks_of(int64_t channels, int64_t most) {
     for (int64_t blocks = least(most, channels / LEAST_CHANNELS); blocks > 1; blocks--)
         if (channels % (blocks * LEAST_CHANNELS) == 0) return blocks;
     return 1;
 }
 
-/* Of the weights' gradient: as many blocks of x's channels as of y's, about, that threads may share the reordering of both. */
+/* For the weights' gradient: about as many blocks of x's channels as of y's, so that threads share the reordering of both. */
 static void choose_blocks(Convolution *c, int nthreads) {
     int64_t in = 1;
     while ((in + 1) * (in + 1) <= nthreads)
@@ -288,14 +288,14 @@ static void choose_tiles(Convolution *c, int nthreads) {
         if (images < parts_of(LEAST_SUMMED, places)) images = parts_of(LEAST_SUMMED, places);
     }
     images = images < 1 ? 1 : least(images, most);
-    c->tile_images = parts_of(most, parts_of(most, images)); /* alike */
+    c->tile_images = parts_of(most, parts_of(most, images)); /* evenly */
     c->tiles = parts_of(c->images, c->tile_images);
     c->together = least(c->together, c->tiles);
 }
 
-/* Whether oneDNN pays: where channels fill vectors, and all threads have something to do. */
+/* Whether oneDNN pays: channels fill vectors, and all threads have work. */
 static bool is_worth(OpCode op, const Planes *p, int nthreads) {
-    if (planes_are_columns(p) && p->out[0] * p->out[1] >= LEAST_COLUMNS) return false; /* convolve.c moves nothing then */
+    if (planes_are_columns(p) && p->out[0] * p->out[1] >= LEAST_COLUMNS) return false; /* convolve.c then copies nothing */
     const bool few = p->in_channels <= MOST_FEW && p->groups == 1 && op != OP_conv2d_grad_x;
     return p->out_channels >= LEAST_CHANNELS && (p->in_channels >= LEAST_CHANNELS || few) &&
            (op == OP_conv2d_grad_w || p->images * p->groups >= nthreads);
@@ -303,7 +303,7 @@ static bool is_worth(OpCode op, const Planes *p, int nthreads) {
 
 /* ---------------------------------------------------------------- primitives */
 
-/* What oneDNN is told of the tensors of a tile of so many images, as they lie in memory. */
+/* Describes to oneDNN the tensors of a tile of `images` images: as they lie in memory; any: in a layout of its choice. */
 static void describe(const Functions *call, const Convolution *c, int64_t images, dnnl_memory_desc_t tensor[NTENSORS], bool any) {
     const int64_t in = c->in / c->in_blocks, out = c->out / c->out_blocks, channels[NTENSORS][2] = {{images, in}, {out, in}, {images, out}};
     for (int t = 0; t < NTENSORS; t++) {
@@ -317,7 +317,7 @@ static void describe(const Functions *call, const Convolution *c, int64_t images
     }
 }
 
-/* Its own loops are the slower ones where oneDNN falls back on loops for any shape, or on products. */
+/* Whether oneDNN has generated code for the convolution. Where it falls back on generic loops or on products, it is slower than convolve.c. */
 static bool is_fast(const Functions *call, dnnl_primitive_desc_t description) {
     const char *name = "";
     return call->primitive_desc_query(description, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
@@ -362,7 +362,7 @@ static bool open_reorder(const Convolutions *all, const dnnl_memory_desc_t *from
     return ok;
 }
 
-/* Part i of so many along the first dimension. */
+/* Part i of nparts along the first dimension. */
 static bool part_of(const Functions *call, const dnnl_memory_desc_t *whole, int i, int nparts, dnnl_memory_desc_t *part) {
     dnnl_dims_t dims, offsets = {0};
     memcpy(dims, whole->dims, sizeof dims);
@@ -370,7 +370,7 @@ static bool part_of(const Functions *call, const dnnl_memory_desc_t *whole, int 
     return call->memory_desc_init_submemory(part, whole, dims, offsets) == dnnl_success;
 }
 
-/* back: out of oneDNN's layout. own: it has memory of its own in either layout. */
+/* back: out of oneDNN's layout. own: the tensor has memory of its own even if both layouts are equal. */
 static bool open_move(const Convolutions *all, Move *move, int64_t nparts, bool back, bool own) {
     const Functions *call = &all->call;
     if (!own && call->memory_desc_equal(&move->plain, &move->blocked)) return true;
@@ -418,7 +418,7 @@ static bool open_tile(const Convolutions *all, const Convolution *c, int64_t ima
     return ok;
 }
 
-/* Both tiles share the weights, and the room for what is reordered. */
+/* Whether both tiles can share the weights and the memory for reordered tensors. */
 static bool fits(const Convolutions *all, const Tile *rest, const Tile *tile) {
     return all->call.memory_desc_equal(&tile->move[W].blocked, &rest->move[W].blocked) && rest->move[X].bytes <= tile->move[X].bytes &&
            rest->move[Y].bytes <= tile->move[Y].bytes;
@@ -426,7 +426,7 @@ static bool fits(const Convolutions *all, const Tile *rest, const Tile *tile) {
 
 static bool open_tiles(const Convolutions *all, Convolution *c, int nthreads) {
     const int64_t rest = c->images - (c->tiles - 1) * c->tile_images;
-    all->onednn->set_threads(1); /* primitives are made for so many */
+    all->onednn->set_threads(1); /* a primitive is made for a number of threads */
     return open_tile(all, c, c->tile_images, nthreads, &c->tile) &&
            (rest == c->tile_images || (open_tile(all, c, rest, nthreads, &c->rest) && fits(all, &c->rest, &c->tile)));
 }
@@ -435,7 +435,7 @@ static int64_t aligned(int64_t bytes) {
     return parts_of(bytes, ALIGNED) * ALIGNED;
 }
 
-/* Room of all threads and of each; the room of all convolutions grows with it. */
+/* Computes the memory shared by all threads and that of each; the memory of all convolutions grows if needed. */
 static bool make_room(Convolutions *all, Convolution *c, int nthreads, Error *error) {
     const int64_t x = aligned(c->tile.move[X].bytes), w = aligned(c->tile.move[W].bytes), y = aligned(c->tile.move[Y].bytes);
     const int64_t scratch = aligned(c->rest.scratch > c->tile.scratch ? c->rest.scratch : c->tile.scratch);
@@ -504,11 +504,11 @@ typedef struct Run {
     const Convolutions *all;
     const Convolution *c;
     char *at[NTENSORS]; /* the operands and the result */
-    char *weights;      /* in oneDNN's layout; of all groups, or of the blocks of a gradient */
-    char *rows[2];      /* x and y of a round's tiles, blocks apart */
-    char *threads;      /* the room of each */
+    char *weights;      /* in oneDNN's layout: of all groups, or of the blocks of a gradient */
+    char *rows[2];      /* x and y of a round's tiles, block by block */
+    char *threads;      /* memory of each thread */
     int64_t group, first;
-    atomic_int begun; /* ranges, each of which takes the next thread's room */
+    atomic_int begun; /* ranges begun; each takes the next thread's memory */
     atomic_bool failed;
 } Run;
 
@@ -516,7 +516,7 @@ static const Tile *tile_at(const Convolution *c, int64_t i) {
     return i == c->tiles - 1 && c->rest.run ? &c->rest : &c->tile;
 }
 
-/* Where tensor t of a tile begins, or its block of channels in the weights and elsewhere. */
+/* Where tensor t of a tile, or its block of channels, begins in the operands and the result. */
 static char *plain_at(const Run *r, int t, int64_t tile, int64_t group, int64_t in_block, int64_t out_block) {
     const Convolution *c = r->c;
     const int64_t image = tile * c->tile_images, in = in_block * (c->in / c->in_blocks), out = out_block * (c->out / c->out_blocks);
@@ -526,7 +526,7 @@ static char *plain_at(const Run *r, int t, int64_t tile, int64_t group, int64_t 
                (int64_t)sizeof(float);
 }
 
-/* A primitive on the calling thread: n tensors, of which kind and where. */
+/* Executes a primitive on the calling thread on n tensors, with their kinds, layouts and addresses. */
 static bool execute(const Run *r, dnnl_primitive_t primitive, int n, const int *kind, const dnnl_memory_desc_t *const *form,
                     void *const *at) {
     const Functions *call = &r->all->call;
@@ -561,7 +561,7 @@ static bool convolve_tile(const Run *r, const Tile *tile, char *const at[NTENSOR
     return execute(r, tile->run, tile->scratch > 0 ? 4 : 3, kind, form, (void *[]){at[X], at[W], at[Y], scratch});
 }
 
-/* Ranges are of groups and parts of their weights. */
+/* Reorders the weights. Ranges are of groups and parts of their weights. */
 static void weights_part(void *context, int64_t begin, int64_t end) {
     Run *r = context;
     const Move *move = &r->c->tile.move[W];
@@ -577,7 +577,7 @@ static char *room_of_thread(Run *r) {
     return r->threads + atomic_fetch_add(&r->begun, 1) * r->c->thread_bytes;
 }
 
-/* Of x's gradient what no tap sees is 0. */
+/* Zeros the gradient of x, of which what no tap sees is 0. */
 static void clear_unseen(const Run *r, int64_t tile, int64_t group) {
     const Convolution *c = r->c;
     const int64_t bytes = c->view[X].by_group * (int64_t)sizeof(float);
@@ -585,7 +585,7 @@ static void clear_unseen(const Run *r, int64_t tile, int64_t group) {
         memset(r->at[X] + (image * c->planes.groups + group) * bytes, 0, (size_t)bytes);
 }
 
-/* Of y or of the gradient of x. Ranges are of tiles and their groups. */
+/* Computes tiles of y or of the gradient of x. Ranges are of tiles and their groups. */
 static void tiles_part(void *context, int64_t begin, int64_t end) {
     Run *r = context;
     const Convolution *c = r->c;
@@ -593,7 +593,7 @@ static void tiles_part(void *context, int64_t begin, int64_t end) {
     const Tile *largest = &c->tile;
     const int64_t x = aligned(largest->move[X].bytes), y = aligned(largest->move[Y].bytes), w = aligned(largest->move[W].bytes);
     char *room = room_of_thread(r);
-    r->all->onednn->set_threads(1); /* of OpenMP, on this one: the threads are ours */
+    r->all->onednn->set_threads(1); /* OpenMP's, on this thread: we divide the work ourselves */
     for (int64_t i = begin; i < end; i++) {
         const int64_t group = i % c->planes.groups, k = i / c->planes.groups;
         const Tile *tile = tile_at(c, k);
@@ -608,14 +608,14 @@ static void tiles_part(void *context, int64_t begin, int64_t end) {
     }
 }
 
-/* Where tensor t, x or y, of a round's tile n begins for the primitive, of a block of its channels. */
+/* Where a channel block of tensor t (x or y) of a round's tile n begins for the primitive. */
 static char *rows_at(const Run *r, int t, int64_t n, int64_t block) {
     const Convolution *c = r->c;
     if (tile_at(c, r->first + n)->move[t].bytes == 0) return plain_at(r, t, r->first + n, r->group, block, block);
     return r->rows[t == Y] + (n * (t == Y ? c->out_blocks : c->in_blocks) + block) * aligned(c->tile.move[t].bytes);
 }
 
-/* Ranges are of a round's tiles, and of the blocks of x's channels and of y's. */
+/* Reorders x and y. Ranges are of a round's tiles, and of the blocks of x's and y's channels. */
 static void rows_part(void *context, int64_t begin, int64_t end) {
     Run *r = context;
     const Convolution *c = r->c;
@@ -635,7 +635,7 @@ static void add_floats(float *restrict sum, const float *restrict more, int64_t 
         sum[i] += more[i];
 }
 
-/* Ranges are of a round's tiles, and of blocks of the weights: what each adds to them. */
+/* Computes what each tile adds to the weights. Ranges are of a round's tiles, and of blocks of the weights. */
 static void sums_part(void *context, int64_t begin, int64_t end) {
     Run *r = context;
     const Convolution *c = r->c;
@@ -650,7 +650,7 @@ static void sums_part(void *context, int64_t begin, int64_t end) {
     }
 }
 
-/* Ranges are of blocks of the weights: adds up what the tiles of a round have, and puts it where it belongs. */
+/* Adds up the sums of the tiles computed together, and reorders them into the result. Ranges are of blocks of the weights. */
 static void blocks_part(void *context, int64_t begin, int64_t end) {
     Run *r = context;
     const Convolution *c = r->c;

@@ -1,4 +1,4 @@
-/* plain: plain kernels of operators that cut and join tensors, take the largest element or work on whole rows. */
+/* plain: plain kernels of operators that split and join tensors, take the largest element or work on whole rows. */
 #include <math.h>
 
 #include "runtime/cpu/reference.h"
@@ -15,7 +15,7 @@ static int64_t position_of(const Shape *shape, const int64_t *index) {
     return position;
 }
 
-/* Moves a local index of a slice to one of the tensor that it was cut from. False: the tensor's box does not have it. */
+/* Converts a local index of a slice to one of the tensor that it was cut from. False: it is not in the tensor's box. */
 static bool shift(int64_t *index, const Attr *begin, const Operand *slice, const Operand *whole) {
     bool there = true;
     for (int d = 0; d < whole->local.ndim; d++) {
@@ -80,11 +80,11 @@ bool reference_split(const KernelCall *call, Error *error) {
     return true;
 }
 
-/* Every element of the operand is shown to the result that its kept factors lead to. sign: 1 of the largest one, -1 of the smallest. */
+/* Compares every element of the operand with the result that its kept factors lead to. sign: 1 for the largest, -1 for the smallest. */
 static bool extreme(const KernelCall *call, int sign) {
     const Operand *x = &call->in[0], *y = &call->out[0];
     for (int64_t i = 0, n = shape_elements(&y->local); i < n; i++)
-        element_set(y, i, -sign * (double)INFINITY); /* of integers the end of their range */
+        element_set(y, i, -sign * (double)INFINITY); /* for integers the end of their range */
     for (int64_t i = 0, n = shape_elements(&x->local); i < n; i++) {
         int64_t index[MAX_NDIM], at[MAX_FACTORS] = {0};
         index_of(&x->local, i, index);
@@ -107,7 +107,7 @@ bool reference_min(const KernelCall *call, Error *error) {
     return (void)error, extreme(call, -1);
 }
 
-/* The elements of a row: those that differ from `index` along the axis alone. */
+/* Element i of a row: the one that differs from `index` only along the axis. */
 static double row_get(const Operand *x, const int64_t *index, int axis, int64_t i) {
     int64_t at[MAX_NDIM];
     for (int d = 0; d < x->local.ndim; d++)

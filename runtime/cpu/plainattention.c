@@ -1,9 +1,9 @@
-/* plainattention: plain kernels of attention, of what it is taken apart into, and of its gradient. A score is computed wherever it is needed. */
+/* plainattention: plain kernels of attention, of the operators it is decomposed into, and of its gradient. A score is computed wherever it is needed. */
 #include <math.h>
 
 #include "runtime/cpu/reference.h"
 
-/* Operands by what they are; mask: NULL where there is none. Boxes are row-major, so that a query is a number: of the last dimensions m, share and the rest. */
+/* The operands by name; mask: NULL where there is none. Boxes are row-major, so a query is one number, counted row-major over all of q's dimensions but the last. */
 typedef struct Scores {
     const Operand *q, *k, *v, *mask;
     int64_t group, m, n, d, e;
@@ -70,7 +70,7 @@ static double sum_of(const Scores *c, int64_t query, double most) {
     return sum;
 }
 
-/* Element x of a query's sum of values. */
+/* Element x of a query's weighted sum of values. */
 static double product_of(const Scores *c, int64_t query, double most, int64_t x) {
     double sum = 0;
     for (int64_t j = 0; j < c->n; j++)

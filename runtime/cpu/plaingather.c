@@ -2,7 +2,7 @@
 #include "runtime/cpu/reference.h"
 #include "runtime/parts.h"
 
-/* The position in `wide`, along whose axis it is looked up, of element i of narrow; -1: not here. */
+/* The position in `wide` of element i of narrow, by the index along the axis; -1: not on this rank. */
 static int64_t place_of(const Operand *wide, const Operand *index, const Operand *narrow, int axis, int64_t i) {
     int64_t at[MAX_NDIM], own = 0, place = 0;
     index_of(&narrow->local, i, at);
@@ -82,7 +82,7 @@ bool reference_put(const KernelCall *call, Error *error) {
     return true;
 }
 
-/* Each element by itself: the sum of those before it. */
+/* Computes each element separately, as the sum of those before it. */
 bool reference_cumsum(const KernelCall *call, Error *error) {
     (void)error;
     const Operand *x = &call->in[0], *y = &call->out[0];
@@ -113,7 +113,7 @@ static bool before(const Operand *x, int64_t a, int64_t b) {
     return a < b;
 }
 
-/* One after the other: the first of those that come after the one before. */
+/* Finds one element after the other: the first of those that come after the previous one. */
 bool reference_topk(const KernelCall *call, Error *error) {
     (void)error;
     const Operand *x = &call->in[0], *values = &call->out[0];

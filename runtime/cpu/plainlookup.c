@@ -4,12 +4,12 @@
 
 #include "runtime/cpu/reference.h"
 
-/* Whether the element of a tensor at `at`, of the whole tensor's dimension d, is in the operand's box. */
+/* Whether index `at` of the whole tensor's dimension d is in the operand's box. */
 static bool holds(const Operand *operand, int d, double at) {
     return at >= (double)operand->box.begin[d] && at < (double)operand->box.end[d];
 }
 
-/* Position in `wide` of the element of row i that its index says, -1: not here. */
+/* Position in `wide` of the element of row i that its index names; -1: not on this rank. */
 static int64_t place_of(const Operand *wide, const Operand *index, int64_t i) {
     int last = wide->local.ndim - 1;
     double at = element_get(index, i);
@@ -47,7 +47,7 @@ static double row_sum(const Operand *x, int64_t begin, int64_t length, double *m
     return sum;
 }
 
-/* log(sum of exp) of a row less its elements' share: 1 - smoothing of the one at the label, smoothing of their mean. */
+/* log(sum of exp) of a row, minus (1 - smoothing) times the element at the label, minus smoothing times the mean of all. */
 static double row_loss(const Operand *x, int64_t begin, int64_t length, int64_t place, double smoothing) {
     double most, sum = row_sum(x, begin, length, &most), mean = 0;
     for (int64_t k = begin; k < begin + length; k++)
@@ -130,7 +130,7 @@ bool reference_embedding_grad(const KernelCall *call, Error *error) {
     return true;
 }
 
-/* What an element of the table gets: the sum of those of g in its column whose index is its row; false: no index is. */
+/* The gradient of an element of the table: the sum of the elements of g in its column whose index is its row; false: no index is. */
 static bool table_gradient(const KernelCall *call, int64_t row, int64_t column, double *sum) {
     const Operand *g = &call->in[call->nout], *index = &call->in[call->nout + 1];
     const int64_t width = call->in[0].local.dim[1];
@@ -188,14 +188,14 @@ bool reference_one_hot(const KernelCall *call, Error *error) {
     return true;
 }
 
-/* Every element is shown to the result of its row: the first true, or the first of the largest. */
+/* For each row, the index of the first true element, or of the first of the largest. */
 static bool first_of(const KernelCall *call, bool largest) {
     const Operand *x = &call->in[0], *y = &call->out[0];
     int ndim = x->local.ndim, axis = (int)(!call->attr[0].given  ? ndim - 1
                                            : call->attr[0].i < 0 ? call->attr[0].i + ndim
                                                                  : call->attr[0].i);
     for (int64_t i = 0, n = shape_elements(&y->local); i < n; i++) {
-        int64_t index[MAX_NDIM], found = INT32_MAX, most = -1; /* position of the one that was found */
+        int64_t index[MAX_NDIM], found = INT32_MAX, most = -1; /* position of the element found so far */
         index_of(&y->local, i, index);
         for (int64_t k = 0; k < x->local.dim[axis]; k++) {
             int64_t position = 0;

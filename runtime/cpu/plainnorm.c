@@ -3,7 +3,7 @@
 
 #include "runtime/cpu/reference.h"
 
-/* A row of x: its mean, or 0 where it is not taken off, and 1 / sqrt(mean of squares of what is left + eps). */
+/* For a row of x: its mean, or 0 if not centered, and 1 / sqrt(mean of squares of (x - mean) + eps). */
 static void row_numbers(const KernelCall *call, int64_t row, int64_t n, bool centered, double *mean, double *root) {
     const Operand *x = &call->in[0];
     double sum = 0, squares = 0;

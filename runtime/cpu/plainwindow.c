@@ -23,7 +23,7 @@ static bool tap_place(const Planes *p, const int64_t *o, int64_t ky, int64_t kx,
 
 /* ---------------------------------------------------------------- conv2d */
 
-/* Each result y[n, o] is the sum of x[n, c] times w[o, c] over the channels of o's group and the taps. Whichever of the three is asked for is the sum of the
+/* Each result y[n, o] is the sum of x[n, c] times w[o, c] over the channels of o's group and the taps. Each of the three is computed as the sum of the
  * products of the other two. */
 typedef enum { OF_X, OF_W, OF_Y } Wanted;
 
@@ -124,7 +124,7 @@ bool reference_max_pool_grad(const KernelCall *call, Error *error) {
     return true;
 }
 
-/* Each window's mean, or of the gradient each window's share added to the elements that it sees. */
+/* Computes each window's mean, or for the gradient adds each window's share to the elements that it sees. */
 static bool plain_average(const KernelCall *call, bool gradient, Error *error) {
     PlanesOf of;
     planes_of(call, &of);
@@ -159,9 +159,9 @@ bool reference_avg_pool_grad(const KernelCall *call, Error *error) {
     return plain_average(call, true, error);
 }
 
-/* ---------------------------------------------------------------- pad, upsample: in no plan */
+/* ---------------------------------------------------------------- pad, upsample: never in plans */
 
-/* out[i] = in[at], whose place along each dimension a function gives; 0 where that is outside. */
+/* out[i] = in[at]; a function gives the index `at` along each dimension; 0 if it is outside. */
 typedef int64_t FromFn(const Attr *attr, const Shape *shape, int d, int64_t i);
 
 static bool plain_move(const KernelCall *call, FromFn *from) {

@@ -1,5 +1,5 @@
-/* pooling: max_pool, avg_pool and their gradients. Threads share the planes; a plane's windows are gone through in order, so that what windows that overlap add to
- * one element is added in one order. */
+/* pooling: max_pool, avg_pool and their gradients. Threads divide the planes. A plane's windows are visited in order, so that overlapping windows add to
+ * an element in a fixed order. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ typedef struct Pooling {
     void *out;
     bool with_padding; /* of avg_pool */
     int64_t divisor;
-    bool apart; /* windows that do not overlap, of which each counts as many */
+    bool apart; /* windows do not overlap, and all have the same count */
     atomic_bool no_memory;
 } Pooling;
 
@@ -43,13 +43,13 @@ static Seen seen_by(const Planes *p, int64_t oy, int64_t ox) {
     return seen;
 }
 
-/* The element of max_pool's gradient that lies where element `at` of a plane of x does; -1: it is in a halo. */
+/* The element of max_pool's gradient that corresponds to element `at` of a plane of x; -1: it is in a halo. */
 static int64_t place_back(const Planes *p, int64_t at) {
     const int64_t row = at / p->in[1] - p->behind[0], column = at % p->in[1] - p->behind[1];
     return row >= 0 && row < p->back[0] && column >= 0 && column < p->back[1] ? row * p->back[1] + column : -1;
 }
 
-enum { TOGETHER = 16 }; /* planes whose windows are gone through together, turned: one vector or two an element */
+enum { TOGETHER = 16 }; /* planes computed together, transposed: one or two vectors an element */
 
 /* The largest element: the first of those that tie, the last nan if there is one. Ranges are of groups of planes. */
 #define POOLING(suffix, T, Place)                                                                                                          \
@@ -199,7 +199,7 @@ bool kernel_avg_pool_grad(const KernelCall *call, Error *error) {
     return pooling(call, NULL, call->in[0].data, true, error);
 }
 
-/* In no plan: other operators stand for them. */
+/* Never in plans: other operators replace them. */
 bool kernel_pad(const KernelCall *call, Error *error) {
     return reference_pad(call, error);
 }

@@ -1,13 +1,13 @@
-/* productloops: products whose factors stay in the caches. A library copies both factors in blocks, and looks first which of its loops to take; where a product is small that is much of
- * its time. Here as many columns of b as lie in two vectors are copied, and rows of a are read where they lie. An element of the result is one sum, from the first term to
- * the last: the same bits on any vectors, and in any part of a result. Compiled once for each of vector.c's variants; without fused operations there is none. */
+/* productloops: products whose factors stay in the caches. A library copies both factors in blocks, and first chooses one of its loops, which takes much of the time of a small
+ * product. Here only the columns of b are copied, two vectors of them at a time, and rows of a are read in place. An element of the result is one sum, from the first term to
+ * the last: the same bits for any width of vectors, and in any part of a result. Compiled once for each of vector.c's variants; without fused multiply-add there is no loop. */
 #include "runtime/cpu/cpu.h"
 #include "runtime/cpu/functions.h"
 
 #ifdef __FMA__
 #include <immintrin.h>
 
-/* ROWS: of a tile; with two vectors each they leave registers for what is multiplied. */
+/* ROWS: of a tile; with two vectors of sums each, they leave registers for the factors. */
 #ifdef __AVX512F__
 typedef __m512 Vector;
 enum { ROWS = 8 };
@@ -21,13 +21,13 @@ enum { ROWS = 6 };
 #endif
 enum { WIDTH = sizeof(Vector) / sizeof(float), COLUMNS = 2 * WIDTH, DEPTH = 256 };
 
-/* Rows of a, and how far they and the elements of one are apart. */
+/* Rows of a; row: distance between rows, step: between the elements of a row. */
 typedef struct Rows {
     const float *at;
     int64_t row, step;
 } Rows;
 
-/* Where a product goes: scale times it, or += that. */
+/* Where a product is stored: scale times it, or += that. */
 typedef struct Result {
     float *at;
     int64_t leading;
@@ -43,7 +43,7 @@ INLINE void put(Result out, int r, int v, Vector sum) {
     memcpy(at, &made, sizeof made);
 }
 
-/* n rows of a by COLUMNS columns. */
+/* Multiplies n rows of a by COLUMNS columns. */
 INLINE void tile(const int n, Rows a, const Vector *b, int64_t k, Result out) {
     Vector sum[ROWS][2];
     for (int r = 0; r < n; r++)
@@ -61,7 +61,7 @@ INLINE void tile(const int n, Rows a, const Vector *b, int64_t k, Result out) {
         put(out, r, 0, sum[r][0]), put(out, r, 1, sum[r][1]);
 }
 
-/* The number of rows is a constant in each loop, so that their sums are in registers. */
+/* The number of rows is a constant in each call, so that the sums are kept in registers. */
 static void tile_of(int64_t n, Rows a, const Vector *b, int64_t k, Result out) {
     switch (n) {
 #define OF(rows)                                                                                                                           \
@@ -90,7 +90,7 @@ INLINE Four four_at(const float *at) {
     return four;
 }
 
-/* Four columns, each contiguous in memory. */
+/* Transposes four columns, each contiguous in memory. */
 static void turn_four(const float *from, int64_t leading, int64_t k, float *to) {
     int64_t p = 0;
     for (; p + 4 <= k; p += 4) {
@@ -108,13 +108,13 @@ static void turn_four(const float *from, int64_t leading, int64_t k, float *to) 
             to[p * COLUMNS + c] = from[c * leading + p];
 }
 
-/* n columns, and zeros beside them. */
+/* Copies n columns, padded with zeros to COLUMNS. */
 static void take_columns(MatrixAt b, int64_t k, int64_t n, float *to) {
     const float *from = b.at;
     const int64_t leading = b.matrix.leading, fours = n / 4 * 4;
     if (n < COLUMNS) memset(to, 0, (size_t)(k * COLUMNS) * sizeof *to);
     for (int64_t p = 0; p < k && !b.matrix.transposed; p++) {
-        if (n == COLUMNS) /* a copy of a known size is no call */
+        if (n == COLUMNS) /* a copy of constant size is inlined */
             memcpy(to + p * COLUMNS, from + p * leading, COLUMNS * sizeof *to);
         else
             for (int64_t c = 0; c < n; c++)
@@ -130,11 +130,11 @@ static void take_columns(MatrixAt b, int64_t k, int64_t n, float *to) {
 
 /* ---------------------------------------------------------------- products */
 
-/* m rows of a by the n columns that have been taken. */
+/* Multiplies m rows of a by the n columns that were copied. */
 static void by_columns(Rows a, int64_t m, const Vector *columns, int64_t n, int64_t k, Result out) {
     float beside[ROWS * COLUMNS];
     for (int64_t i = 0, rows; i < m; i += rows) {
-        rows = m - i >= 2 * ROWS ? ROWS : m - i > ROWS ? (m - i + 1) / 2 : m - i; /* the last two alike: few rows keep no unit busy */
+        rows = m - i >= 2 * ROWS ? ROWS : m - i > ROWS ? (m - i + 1) / 2 : m - i; /* the last two evenly: few rows leave units idle */
         const Rows some = {a.at + i * a.row, a.row, a.step};
         Result to = out;
         to.at += i * out.leading;
@@ -154,7 +154,7 @@ static void by_columns(Rows a, int64_t m, const Vector *columns, int64_t n, int6
 static void product_f32(MatrixAt a, MatrixAt b, int64_t m, int64_t n, int64_t k, double scale, bool add, float *out, int64_t leading) {
     Vector columns[2 * DEPTH];
     Rows rows = {a.at, a.matrix.transposed ? 1 : a.matrix.leading, a.matrix.transposed ? a.matrix.leading : 1};
-    for (int64_t p = 0; p == 0 || p < k; p += DEPTH) { /* a sum of nothing is 0 */
+    for (int64_t p = 0; p == 0 || p < k; p += DEPTH) { /* k = 0: the sums are 0 */
         const int64_t depth = least(DEPTH, k - p);
         for (int64_t j = 0; j < n; j += COLUMNS) {
             const int64_t some = least(COLUMNS, n - j), at = b.matrix.transposed ? j * b.matrix.leading + p : p * b.matrix.leading + j;

@@ -1,6 +1,6 @@
-/* reduce: sums. Floats add up in double, whatever the element type: the error of a long sum stays that of its last rounding. Integers wrap,
- * so that their sums do not depend on how they are divided. A partial sum is over this rank's box alone; means divide by the global count,
- * so that the partial ones add up to the mean. */
+/* reduce: sums. Floats are summed in double, whatever the element type, so that the error of a long sum is that of its last rounding. Integers
+ * wrap, so their sums do not depend on how they are divided. A partial sum covers only this rank's box; means divide by the global count,
+ * so that partial means add up to the mean. */
 #include <string.h>
 
 #include "runtime/cpu/cpu.h"
@@ -8,7 +8,7 @@
 
 enum { BLOCK = 256, LINE = 16 };
 
-/* kept: the loops that the result has, tensor 0 the result and tensor 1 the operand; gone: those that it has not, tensor 0 the operand. */
+/* kept: loops over the dimensions that the result has, tensor 0 the result, tensor 1 the operand; gone: over the summed ones, tensor 0 the operand. */
 typedef struct ReduceRun {
     Nest kept, gone;
     void *out;
@@ -18,13 +18,13 @@ typedef struct ReduceRun {
     int64_t width; /* columns, or spans, that are added up together: at most BLOCK elements */
 } ReduceRun;
 
-/* Columns for each of so many threads, at most `most`: whole cache lines. */
+/* Columns for each of nthreads threads, at most `most`, in whole cache lines. */
 static int64_t columns_each(int64_t columns, int nthreads, int64_t most) {
     const int64_t even = ((columns + nthreads - 1) / nthreads + LINE - 1) / LINE * LINE;
     return even < most ? even : most;
 }
 
-/* Ranges are of kept iterations (row: of the kept loops but the innermost, times the blocks of that). */
+/* Ranges are of kept iterations (rows, spans: of the kept loops without the innermost, times the blocks of the innermost). */
 #define REDUCE(suffix, T, Acc, RESULT)                                                                                                     \
     static void reduce_items_##suffix(void *context, int64_t begin, int64_t end) {                                                         \
         const ReduceRun *run = context;                                                                                                    \
@@ -94,14 +94,14 @@ REDUCE(f64, double, double, acc / run->divisor)
 REDUCE(i32, int32_t, uint32_t, (int32_t)acc) /* only means are divided, and those are of reals */
 REDUCE(i64, int64_t, uint64_t, (int64_t)acc)
 
-/* Whether what is summed are short runs, many of each, and between these the innermost loop of the result: the runs of neighbours are one long row. */
+/* Whether the sums are over many short runs each, and the runs of neighbouring results are adjacent, so that they form one long row. */
 static bool is_spans(const Nest *kept, const Nest *gone) {
     const int inner = gone->ndim - 1, last = kept->ndim - 1;
     return gone->ndim > 1 && gone->stride[0][inner] == 1 && gone->size[inner] <= BLOCK && kept->ndim > 0 &&
            kept->stride[1][last] == gone->size[inner];
 }
 
-/* Sums in[0] over the dimensions that out[0] does not have and divides by divisor. nest: as nest_reduce gives it, not merged. */
+/* Sums in[0] over the dimensions that out[0] does not have, and divides by divisor. nest: from nest_reduce, not merged. */
 static bool reduce(const KernelCall *call, Nest *nest, double divisor) {
     static PoolFn *const items[NDTYPES] = {reduce_items_f32, reduce_items_f64, reduce_items_i32, reduce_items_i64};
     static PoolFn *const rows[NDTYPES] = {reduce_rows_f32, reduce_rows_f64, reduce_rows_i32, reduce_rows_i64};
@@ -153,12 +153,12 @@ bool kernel_replica_sum(const KernelCall *call, Error *error) {
     (void)error;
     Nest nest;
     const bool one = call->in[0].local.dim[0] == 1 && call->out[0].data == call->in[0].data;
-    if (one && !call->attr[0].i) return true; /* it is there */
+    if (one && !call->attr[0].i) return true; /* nothing to do */
     nest_replica_sum(&nest, call);
     return reduce(call, &nest, call->attr[0].i ? (double)call->in[0].global.dim[0] : 1);
 }
 
-/* ---------------------------------------------------------------- sums of what is made piece by piece */
+/* ---------------------------------------------------------------- sums of operands computed in pieces */
 
 bool piece_sum_prepare(const KernelCall *call, PieceSum *sum) {
     const Operand *in = &call->in[0], *out = &call->out[0];
@@ -241,7 +241,7 @@ void piece_sum_part(const PieceSum *sum, int64_t begin, int64_t end, SummandFn *
     (sum->times > 1 ? spans : rows)[sum->dtype](sum, begin, end, piece, context);
 }
 
-/* A composite: compiled plans hold what it expands to. Here it is a whole operator for those that run graphs before expansion. */
+/* A composite: compiled plans hold what it expands to. This kernel serves those that run graphs before expansion. */
 #define MSE(suffix, T)                                                                                                                     \
     static double squares_##suffix(const T *x, const T *target, int64_t n) {                                                               \
         double sum = 0;                                                                                                                    \

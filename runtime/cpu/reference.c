@@ -180,7 +180,7 @@ static double cast_of(const double *x, const Attr *attr) {
 static double compress_of(const double *x, const Attr *attr) {
     return (void)attr, x[0];
 }
-/* Updates: a rate that is left out is 1. */
+/* Updates: a missing rate is 1. */
 static double sgd_of(const double *x, const Attr *attr) {
     return x[0] - attr[0].f * x[2] * (x[1] + attr[1].f * x[0]);
 }
@@ -242,7 +242,7 @@ static double clip_of(const double *x, const Attr *attr) {
 
 typedef uint64_t IntegerFn(const uint64_t *x, const KernelCall *call);
 
-/* They wrap: computed without sign. */
+/* They wrap: computed as unsigned. */
 #define ADD(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
 #define SUB(a, b) ((int64_t)((uint64_t)(a) - (uint64_t)(b)))
 #define MUL(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
@@ -331,13 +331,13 @@ static bool each_integer(const KernelCall *call) {
 
 /* ---------------------------------------------------------------- all elements */
 
-/* out[i] = fn[i](operands); all are computed before any is stored, results may lie in operands. An operand that is left out is 1. */
+/* out[i] = fn[i](operands); all are computed before any is stored, so results may overlap operands. A missing operand is 1. */
 static bool each_element(const KernelCall *call, ElementFn *const *fn) {
     const Operand *out = &call->out[0];
     int64_t n = shape_elements(&out->local);
     if (of_integers(call)) return each_integer(call);
     const bool bounded =
-        call->op == OP_clamp_grad; /* bounds are numbers of the operands' type: a slope depends on which side of one x lies */
+        call->op == OP_clamp_grad; /* bounds are rounded to the operands' type: a gradient depends on which side of a bound x lies */
     Attr bounds[MAX_ATTRS];
     for (int k = 0; k < 2 && bounded; k++) {
         bounds[k] = call->attr[k];

@@ -1,5 +1,5 @@
-/* rope: rotary positions. Angles follow from the index in the whole tensor: cos and sin of place p = STRIDE a + b are those of STRIDE a and of b, put together, so that few
- * are computed; each place's are then there for all its rows. */
+/* rope: rotary positions. Angles depend on the index in the whole tensor. cos and sin of place p = STRIDE a + b are combined from those of STRIDE a and of b, so that few
+ * are computed; all rows of a place then share them. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -10,9 +10,9 @@ enum { STRIDE = 64 };
 
 typedef struct Rope {
     const void *x;
-    void *out, *turns;            /* turns: of each place cos of its pairs, then sin */
-    double *coarse, *fine;        /* of places STRIDE a and b: cos, then sin, of each pair */
-    int64_t first, places, pairs; /* first: of this rank, in the whole tensor */
+    void *out, *turns;            /* turns: for each place, cos of its pairs, then sin */
+    double *coarse, *fine;        /* for places STRIDE a, and b: cos, then sin, of each pair */
+    int64_t first, places, pairs; /* first: this rank's first place in the whole tensor */
     double base, sign;
 } Rope;
 

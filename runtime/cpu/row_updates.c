@@ -1,12 +1,12 @@
-/* row_updates: tables updated by the rows of a gradient that an index names. The indices are sorted by row, so that each row is read and written once, by one thread, with the sum of what it gets in
- * the order of the indices; no other row is touched. What an index that means nothing, or whose row another rank has, says is left out. */
+/* row_updates: updates the rows of a table that an index names. The indices are sorted by row, so that one thread reads and writes each row once, with the sum of its
+ * gradients in the order of the indices; no other row is touched. Indices that are out of range, or whose row another rank has, are ignored. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/cpu/cpu.h"
 
-/* The indices that name rows of this rank, by row: those of the k-th row that occurs are at[first[k]] to at[first[k + 1] - 1], ascending. */
+/* The indices that name rows of this rank, sorted by row: those of the k-th row that occurs are at[first[k]] to at[first[k + 1] - 1], ascending. */
 typedef struct Named {
     int64_t n, nrows;
     int64_t *row, *at, *first;
@@ -15,7 +15,7 @@ typedef struct Named {
 
 enum { DIGIT_BITS = 11 };
 
-/* One pass of a stable sort: by the bits of the rows from `shift` on. */
+/* One pass of a stable radix sort, by the bits of the rows from `shift` on. */
 static void sort_pass(const int64_t *row, const int64_t *at, int64_t *to_row, int64_t *to_at, int64_t n, int shift) {
     int64_t count[(1 << DIGIT_BITS) + 1] = {0};
     const int64_t mask = (1 << DIGIT_BITS) - 1;
@@ -59,12 +59,12 @@ typedef struct RowsRun {
     int64_t width;
     const void *g;
     void *w, *m, *v;
-    double lr, beta1, beta2, eps, correction; /* correction: what lazy_adam multiplies lr by */
+    double lr, beta1, beta2, eps, correction; /* correction: lazy_adam multiplies lr by it */
 } RowsRun;
 
 enum { COLUMNS = 256 };
 
-/* sum = what the k-th row that occurs gets, of the columns from `begin` on; returns how many those are, and in *to the first element. */
+/* sum: the gradients of the k-th row that occurs, for the columns from `begin` on; returns how many columns, and in *to their first element. */
 #define ROW_SUM(suffix, T)                                                                                                                 \
     static int64_t row_sum_##suffix(const RowsRun *run, int64_t k, int64_t begin, T sum[COLUMNS], int64_t *to) {                           \
         const int64_t n = run->width - begin < COLUMNS ? run->width - begin : COLUMNS, first = run->named.first[k];                        \
@@ -118,7 +118,7 @@ static double number(const KernelCall *call, const char *name, double otherwise)
     return at < call->nin ? operand_number(&call->in[at]) : otherwise;
 }
 
-/* The table and its slots, which are the first operands and the results, by g and the index behind them. */
+/* Updates the table and its slots, which are the first operands and the results, by g and the index, the operands after them. */
 static bool rows_update(const KernelCall *call, RowsRun *run, PoolFn *const loops[NDTYPES], Error *error) {
     const Operand *w = &call->in[0], *g = &call->in[call->nout], *index = &call->in[call->nout + 1];
     if (!loops[w->dtype]) return error_set(error, EXIT_INTERNAL, "%s: no kernel for %s", op_table[call->op].name, dtype_name[w->dtype]);
@@ -142,7 +142,7 @@ bool kernel_embedding_sgd(const KernelCall *call, Error *error) {
     return rows_update(call, &run, (PoolFn *const[NDTYPES]){[F32] = sgd_rows_f32, [F64] = sgd_rows_f64}, error);
 }
 
-/* PyTorch's SparseAdam: eps is added to the root as it is, and the corrections multiply the rate. */
+/* As PyTorch's SparseAdam: eps is added to the uncorrected root, and the corrections multiply the rate. */
 bool kernel_lazy_adam(const KernelCall *call, Error *error) {
     const double count = number(call, "update", 1);
     RowsRun run = {.m = call->out[1].data,

@@ -1,19 +1,19 @@
 /* rowloops: softmax, its logarithm and their gradients, of contiguous rows or of up to ROW_COLUMNS neighbouring columns. The largest
- * element is taken off first: no exponential overflows, and their sum is at least 1. Sums are double, whatever the type; those of a
- * contiguous row are of LANES parts, whatever vectors there are. Rows shorter than that are added up in order, as columns are, and turned into columns: a vector
- * then holds many of them. Compiled once for each of vector.c's variants. */
+ * element is subtracted first, so no exponential overflows, and their sum is at least 1. Sums are double, whatever the type; those of a
+ * contiguous row are in LANES parts, whatever the width of vectors. Shorter rows are summed in order, as columns are, and are transposed to columns, so that a
+ * vector holds many of them. Compiled once for each of vector.c's variants. */
 #include "runtime/cpu/functions.h"
 #include "runtime/cpu/lanes.h"
 #include "runtime/cpu/vector.h"
 
-/* An operator is written once, in the words below; ROW_ and COLUMNS_ before them say what they mean for one contiguous row (c is 0) and for `width` columns. `at`
- * is where an element is, c its column, and what all elements of a row share is an array over c.
+/* An operator is written once, in the macros below; their variants ROW_ and COLUMNS_ are for one contiguous row (c is 0) and for `width` columns. `at`
+ * is an element's position, c its column, and what all elements of a row share is an array over c.
  *
  *   EACH(statement)        for each element
  *   SHARED(statement)      once for each row
  *   TOP(most)              the largest element
- *   SUM(sum, term)         of a term of each element
- *   POWERS(sum, value)     stores the value of each element in out, and adds it up */
+ *   SUM(sum, term)         the sum of a term of each element
+ *   POWERS(sum, value)     stores the value of each element in out, and sums them */
 
 #define ROW_VALUES 1
 #define ROW_EACH(...)                                                                                                                      \
@@ -91,7 +91,7 @@
     FORM##_SUM(sum, dy[at]) FORM##_EACH(out[at] = dy[at] - exp_##suffix(x[at]) * (T)sum[c])                                                \
     }
 
-/* The loops of an operator: of columns, and of rows that lie behind each other. */
+/* The loops of an operator: over columns, and over contiguous rows. */
 #define LOOPS(name, suffix, T)                                                                                                             \
     static void name##_across_##suffix(const void *x, const void *dy, void *out, int64_t n, int64_t inner, int64_t width) {                \
         name##_COLUMNS_##suffix(x, dy, out, n, inner, width);                                                                              \

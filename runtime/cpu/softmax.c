@@ -1,5 +1,5 @@
-/* softmax: softmax, its logarithm and their gradients along an axis that is whole here. The tensor is [outer, n, inner] with n the axis: of
- * the last axis inner is 1 and a row is contiguous; else blocks of neighbouring columns are worked on together. */
+/* softmax: softmax, its logarithm and their gradients along an axis that is not split. The tensor is [outer, n, inner] with n the axis. For
+ * the last axis inner is 1 and a row is contiguous; else blocks of neighbouring columns are computed together. */
 #include "runtime/cpu/cpu.h"
 #include "runtime/cpu/vector.h"
 #include "runtime/parts.h"
@@ -49,7 +49,7 @@ static bool rows(const KernelCall *call, OpCode op, int cost, Error *error) {
     return true;
 }
 
-/* cost: time of an element, in those of an addition. */
+/* cost: the time of an element, in additions. */
 #define ROWS_KERNEL(name, cost)                                                                                                            \
     bool kernel_##name(const KernelCall *call, Error *error) {                                                                             \
         return rows(call, OP_##name, cost, error);                                                                                         \

@@ -1,4 +1,4 @@
-/* square: squares of SQUARE elements by as many, turned in registers. */
+/* square: transposes squares of SQUARE by SQUARE elements in registers. */
 #pragma once
 #include <stdint.h>
 #include <string.h>

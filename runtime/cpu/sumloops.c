@@ -1,5 +1,5 @@
-/* sumloops: the additions of sums. Compiled once for each of vector.c's variants; the order of additions is that of the text in all of
- * them. */
+/* sumloops: the additions of sums. Compiled once for each of vector.c's variants; in all of them the additions are in the order of the
+ * source. */
 #include "runtime/cpu/vector.h"
 
 enum { LANES = 8 };

@@ -1,4 +1,4 @@
-/* turn: planes, one after the other, and rows of channels, a row a place: the same numbers, turned. */
+/* turn: transposes planes, one for each channel, to rows of channels, one for each place, and back. */
 #include <string.h>
 
 #include "runtime/cpu/cpu.h"

@@ -10,7 +10,7 @@ typedef struct UpdateRun {
     void *new_w, *new_v, *new_m;
     double lr, momentum, decay;
     double beta1, beta2, eps, correction; /* adam: lr is divided by 1 - beta1^t; correction is sqrt(1 - beta2^t) */
-    double shrink;                        /* adamw, lion: what the parameter is multiplied by first */
+    double shrink;                        /* adamw, lion: the parameter is multiplied by it first */
     bool nesterov;
 } UpdateRun;
 
@@ -85,7 +85,7 @@ static double attribute(const KernelCall *call, const char *name) {
     return call->attr[op_attr(call->op, name)].f;
 }
 
-/* The rate that was last given to the executor, if the operator takes one, times lr. */
+/* lr times the rate operand, if the operator has one. */
 static double rate_of(const KernelCall *call) {
     int rate = op_in(call->op, "rate");
     return attribute(call, "lr") * (rate < call->nin ? operand_number(&call->in[rate]) : 1);
@@ -134,7 +134,7 @@ bool kernel_lion(const KernelCall *call, Error *error) {
     return update(call, &run, (PoolFn *const[NDTYPES]){[F32] = lion_f32, [F64] = lion_f64}, error);
 }
 
-/* What adam and lamb have in common; lr: of the direction. */
+/* What adam and lamb have in common; lr: that of the direction. */
 static UpdateRun adam_run(const KernelCall *call, double lr) {
     const double count = operand_number(&call->in[4]);
     UpdateRun run = {.w = call->in[0].data,
@@ -167,7 +167,7 @@ bool kernel_adamw(const KernelCall *call, Error *error) {
     return adams(call, true, error);
 }
 
-/* The direction is adam's: shrink w - lr m' / (..) with the weight decay in the place of shrink, and -1 in that of lr. */
+/* The direction is adam's: shrink w - lr m' / (..), with the weight decay in place of shrink, and -1 in place of lr. */
 bool kernel_lamb_step(const KernelCall *call, Error *error) {
     UpdateRun run = adam_run(call, -1);
     run.shrink = attribute(call, "weight_decay");
@@ -207,7 +207,7 @@ bool kernel_adafactor(const KernelCall *call, Error *error) {
 
 /* ---------------------------------------------------------------- sums of squares */
 
-/* Sums of blocks of a fixed length, then those: the result does not depend on the number of threads. */
+/* Sums blocks of a fixed length, then their sums, so that the result does not depend on the number of threads. */
 enum { BLOCK = 1 << 12 };
 
 typedef struct SquaresRun {

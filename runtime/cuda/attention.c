@@ -1,7 +1,7 @@
-/* attention: attention, what it is taken apart into, and its gradient: launches of attention.cuh.
+/* attention: attention, the operators it is decomposed into, and its gradient: launches of attention.cuh.
  *
  * Tensor cores are used where they compute what the plain kernels do. Each type and pair of widths is tried on the device before its first use, forward and back, on few queries
- * and keys, but on more than a tile has: where one of them is off by more than it may be, it is said once, and arithmetic of f32 takes their place. */
+ * and keys, but more than a tile has. If a result is off by more than allowed, a note says so once, and f32 arithmetic is used instead. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "runtime/cuda/kernels.h"
 #include "runtime/element.h"
 
-/* Tensors of that type and these widths: whether tensor cores are right. */
+/* Whether tensor cores are right for this type and these widths. */
 typedef struct AttentionTried {
     struct AttentionTried *next;
     int dtype;
@@ -41,7 +41,7 @@ typedef struct AttentionTrial {
     int64_t begin[2][NTENSORS]; /* bytes; of results one of either */
 } AttentionTrial;
 
-/* Largest scores and sums are f32 in any case that is tried. */
+/* Largest scores and sums are f32 in all trials. */
 static int dtype_of(const AttentionTrial *trial, int tensor) {
     return tensor >= MOST ? KERNEL_F32 : trial->dtype;
 }
@@ -81,7 +81,7 @@ static bool trial_open(CudaContext *cuda, AttentionTrial *trial, int dtype, int6
     return true;
 }
 
-/* Forward, and then back from what the plain kernels have found. */
+/* Runs forward, and then back from the plain kernels' results. */
 static bool trial_run(CudaContext *cuda, const AttentionTrial *trial, int64_t d, int64_t e, AttentionWay way, Error *error) {
     const bool tensors = way == ATTENTION_TENSORS;
     void *at[NTENSORS];
@@ -116,7 +116,7 @@ static bool trial_run(CudaContext *cuda, const AttentionTrial *trial, int64_t d,
     return cuda_launched(cuda, kernels_attention(&call, way, cuda->scratch, SCRATCH_BYTES, cuda->compute), "attention_grad", error);
 }
 
-/* Of f32 tf32 keeps 11 bits of each factor, of which slopes are differences. Of 16 bits factors are exact and sums as of f32, so that results may be rounded to a neighbour. */
+/* f32: tf32 keeps 11 bits of each factor, and gradients are differences of these. 16-bit types: factors are exact and sums are f32, so results may be rounded to a neighbour. */
 static bool is_near(const char *found, const char *expected, int dtype, int64_t n) {
     const double unit = dtype == KERNEL_F32 ? ldexp(1, -7) : ldexp(1, dtype == KERNEL_F16 ? -10 : -7);
     double mean = 0;
@@ -176,7 +176,7 @@ static bool attention_way(CudaContext *cuda, const AttentionCall *a, AttentionWa
     const AttentionTried *tried = cuda->tried;
     while (tried && (tried->dtype != a->dtype || tried->d != a->d || tried->e != a->e))
         tried = tried->next;
-    if (!tried && cuda->capturing) return true; /* what is recorded is not done: it cannot be tried now */
+    if (!tried && cuda->capturing) return true; /* it cannot be tried while capturing, when nothing is executed */
     if (!tried && !(tried = try_tensors(cuda, a->dtype, a->d, a->e, error))) return false;
     if (tried->right) *way = ATTENTION_TENSORS;
     return true;

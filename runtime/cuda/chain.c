@@ -1,4 +1,4 @@
-/* chain: the program of a fused step (runtime/chain.h) as one launch: all numbers of one type, operands and values in the slots of a
+/* chain: the program of a fused step (runtime/chain.h) as one launch. All numbers have one type; operands and values are in the slots of a
  * thread's column. Each thread loads all of its elements before it stores any. */
 #include <assert.h>
 #include <math.h>
@@ -12,7 +12,7 @@ static_assert(KERNEL_F32 == (int)F32 && KERNEL_F64 == (int)F64 && KERNEL_I32 == 
               "element types have one numbering");
 static_assert((int)KERNEL_NDIM >= (int)MAX_NDIM && (int)CHAIN_NODES >= (int)CHAIN_STEPS, "a launch has room for a program");
 
-/* What each operator does to elements; views and what is no business of a chain: ELEMENT_NONE. */
+/* The operation of each operator on elements; ELEMENT_NONE for views and operators that a chain cannot compute. */
 static const uint8_t element_ops[NOPS] = {
 #define UNARY_OP(name, ...) [OP_##name] = ELEMENT_##name,
 #define UNARY_OP_X(name, ...) [OP_##name] = ELEMENT_##name, [OP_##name##_grad] = ELEMENT_##name##_grad,
@@ -42,23 +42,23 @@ static const uint8_t element_ops[NOPS] = {
 typedef struct Build {
     const Chain *chain;
     ChainLaunch *launch;
-    int dtype;             /* of the launch, -1: nothing but bools so far */
-    int node[CHAIN_STEPS]; /* of each step: of a copy, that which it copies */
-    int step[CHAIN_STEPS]; /* of each node */
+    int dtype;             /* of the launch, -1: only bools so far */
+    int node[CHAIN_STEPS]; /* the node of each step; for a copy, the node that it copies */
+    int step[CHAIN_STEPS]; /* the step of each node */
     int nnodes;
     int store_node[CHAIN_STORES];
     int last_use[CHAIN_STEPS]; /* by node: the last node that reads it, -1: none */
-    bool kept[CHAIN_STEPS];    /* some node but the next reads it */
+    bool kept[CHAIN_STEPS];    /* a node other than the next reads it */
 } Build;
 
 /* ---------------------------------------------------------------- types */
 
-/* What elements of this type are computed as. */
+/* The type in which elements of this type are computed. */
 static DType computed(DType dtype) {
     return dtype_is_half(dtype) ? F32 : dtype;
 }
 
-/* Whether values of this type can be computed with; the first that is no bool decides what the launch's is. */
+/* Whether the launch can compute with values of this type; the first that is not bool becomes the launch's type. */
 static bool take_dtype(Build *build, DType dtype) {
     if (dtype == BOOL) return true;
     if (build->dtype < 0) build->dtype = (int)dtype;
@@ -69,7 +69,7 @@ static bool is_of_reals(ElementOp op) {
     return op > ELEMENT_REAL;
 }
 
-/* The operands' type decides; of a cast between numbers that of its result, while it is open: loads convert. What a cast leaves of another
+/* The operands' type decides; for a cast between numbers its result's, if the launch has no type yet, as loads convert. A cast to another
  * type can only be stored. */
 static bool take_types(Build *build, const ChainStep *step) {
     const Chain *chain = build->chain;
@@ -88,8 +88,8 @@ static bool take_types(Build *build, const ChainStep *step) {
 
 /* ---------------------------------------------------------------- loads */
 
-/* Neighbours in the result that lie apart in the operand are read in pieces of a cache line, again and again: little data stays in the
- * cache meanwhile, much is better brought into order first. */
+/* Where neighbours in the result are apart in the operand, each cache line is read again and again: little data stays in the cache
+ * meanwhile, but much is better copied into order first. */
 enum { SCATTERED_BYTES = 2 << 20 };
 
 static bool add_loads(Build *build) {
@@ -112,13 +112,13 @@ static bool add_loads(Build *build) {
     return true;
 }
 
-/* Whether the launch reads and writes packs of elements of this type that begin there. */
+/* Whether the launch can access elements of this type at this address in packs. */
 static bool is_packed(const Build *build, const void *data, DType dtype) {
     const int width = 16 / dtype_bytes[build->dtype];
     return ((int)computed(dtype) == build->dtype || dtype == BOOL) && (uintptr_t)data % (uintptr_t)(width * dtype_bytes[dtype]) == 0;
 }
 
-/* Once the launch's type is known: how packs are loaded. */
+/* Decides how packs are loaded, once the launch's type is known. */
 static void finish_load(const Build *build, LaunchLoad *load) {
     const int width = 16 / dtype_bytes[build->dtype], last = load->ndim - 1;
     load->packed = is_packed(build, load->data, (DType)load->dtype);
@@ -140,7 +140,7 @@ static bool add_store(Build *build, int node, const ChainStep *step) {
     return true;
 }
 
-/* What a step does to elements; ELEMENT_NONE where no launch does it. */
+/* The operation of a step on elements; ELEMENT_NONE: no launch can do it. */
 static ElementOp element_of(const ChainStep *step) {
     if (step->op == OP_write) return ELEMENT_COPY;
     if (step->op == OP_gelu && step->attr[0].i) return ELEMENT_gelu_tanh;
@@ -161,7 +161,7 @@ static void constants_of(const ChainStep *step, double *constant) {
 
 static bool add_node(Build *build, int s) {
     const ChainStep *step = &build->chain->step[s];
-    if (step->op == OP_write && !step->in[0].is_load) { /* stored once more */
+    if (step->op == OP_write && !step->in[0].is_load) { /* only another store */
         build->node[s] = build->node[step->in[0].index];
         return add_store(build, build->node[s], step);
     }
@@ -199,7 +199,7 @@ static void find_uses(Build *build, int *load_use) {
     }
 }
 
-/* Nodes in their order, each with a slot from where it is computed to where it is read last. */
+/* Emits the nodes in order, each with a slot from where it is computed to where it is last read. */
 static bool emit(Build *build) {
     ChainLaunch *launch = build->launch;
     int slot_until[CHAIN_SLOTS], slot_of[CHAIN_STEPS], nconstants = 0, nstores = 0;
@@ -223,7 +223,7 @@ static bool emit(Build *build) {
             const int from = in.is_load || in.index < 0 ? k - 1 : build->node[in.index];
             to->in[i] = (uint8_t)(in.is_load ? in.index : from == k - 1 ? CHAIN_RESULT : slot_of[from]);
         }
-        if (build->kept[k]) { /* operands are read before the result is written: a slot that is read last here can take it */
+        if (build->kept[k]) { /* operands are read before the result is written, so it can reuse a slot that is last read here */
             int slot = 0;
             while (slot < CHAIN_SLOTS && slot_until[slot] > k)
                 slot++;
@@ -246,7 +246,7 @@ bool chain_launch(ChainLaunch *launch, const Chain *chain) {
     if (!add_loads(&build)) return false;
     for (int s = 0; s < chain->nsteps; s++)
         if (!add_node(&build, s)) return false;
-    if (build.dtype < 0) build.dtype = (int)F32; /* bools only: their numbers are any type's */
+    if (build.dtype < 0) build.dtype = (int)F32; /* only bools: any type will do */
     launch->dtype = (uint8_t)build.dtype;
     launch->wide = launch->n > INT32_MAX;
     for (int l = 0; l < launch->nloads; l++)

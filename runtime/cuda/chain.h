@@ -4,11 +4,11 @@
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/kernels.h"
 
-/* The launch of a program, but for its reduction. False where it is no one launch: numbers of several types, too many operands or values,
- * an operand that is better brought into order first. */
+/* The launch of a program, without its reduction. False: it cannot be one launch, because of numbers of several types, too many operands or
+ * values, or an operand that is better copied into order first. */
 bool chain_launch(ChainLaunch *launch, const Chain *chain);
 
-/* A cast between f32 and 16 bits, which has a kernel of its own: update.c. */
+/* Whether a call is a cast between f32 and 16 bits, which has a kernel of its own: update.c. */
 bool cast_is_plain(const KernelCall *call);
 bool cast_run(const KernelCall *call, Error *error);
 /* As DeviceQueue.fuse, for runs of updates, or of casts, of several tensors: update.c. */

@@ -1,9 +1,9 @@
-/* choice: which of cuBLASLt's algorithms computes a product: of those that its heuristics name first, those whose epilogue is exact, and of these the fastest.
+/* choice: chooses cuBLASLt's algorithm for a product: of the first ones that its heuristics name, the fastest whose epilogue is exact.
  *
- * What the library's epilogues compute is documented in words, not in roundings: its gelu may use the hardware's quick tanh, its relu may forget a NaN. So every
- * algorithm is tried on the device, on a product of the shape in use whose terms are exact, and left alone where it is not what our own kernels give.
- * Which is fastest is a matter of chance where two are near. So that replicas compute the same bits, all processes take what one has settled for the shape in an earlier program, else what the first
- * that has it has found. */
+ * The documentation does not say how the library's epilogues round: its gelu may use the hardware's fast tanh, its relu may drop a NaN. So every
+ * algorithm is tried on the device, on a product of the shape in use whose terms are exact, and rejected if its result is not that of our own kernels.
+ * If two algorithms are about equally fast, chance decides which is faster. So that replicas compute the same bits, all processes take the choice that one has settled
+ * for the shape in an earlier program, or else the choice of the first process that has the shape. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,14 +16,14 @@
 
 /* ---------------------------------------------------------------- operands to try a product on */
 
-/* left (m x k), right (k x n), bias (n, m where the left operand is summed), the epilogue's matrix (m x n), the result (m x n) and what it is added to, as the key lays them out. */
+/* left (m x k), right (k x n), bias (n, or m if the left operand is summed), the epilogue's matrix (m x n), the result (m x n) and what it is added to, with the key's layouts. */
 enum { LEFT, RIGHT, BIAS, MATRIX, RESULT, ONTO, NTRIED };
 typedef struct Trial {
     char *memory; /* all of them, on the device */
     int64_t elements[NTRIED];
     void *at[NTRIED];
     DType dtype[NTRIED];
-    uint32_t every; /* of left one element in so many is not 0, so that few terms are added up */
+    uint32_t every; /* one in so many elements of left is not 0, so that few terms are summed */
 } Trial;
 
 enum { DENSE = 1, TERMS = 16, SIXTEENTHS = 16, MATRIX_SIXTEENTHS = 128 };
@@ -32,7 +32,7 @@ static int64_t extent(int64_t rows, int64_t columns, int64_t leading, int64_t ba
     return (rows - 1) * leading + columns + stride * (batch - 1);
 }
 
-/* 1: there is memory for it, aligned as the key says, and filled; 0: there is not; -1: the device fails, *error. */
+/* Allocates the memory, aligned as in the key, and fills it: 1; 0: there is none; -1: the device fails, *error. */
 static int trial_open(CudaContext *cuda, Trial *trial, const MatmulKey *key, uint32_t every, Error *error) {
     const int32_t aligned[NTRIED] = {key->aligned[1], key->aligned[0], key->aligned[2], key->aligned[3], key->aligned[2], key->aligned[2]};
     int64_t bytes = 0, begin[NTRIED];
@@ -67,7 +67,7 @@ static void trial_close(Trial *trial) {
     if (trial->memory) cudaFree(trial->memory);
 }
 
-/* What the device holds at element i, before any product. */
+/* Element i on the device, before any product. */
 static double trial_at(const Trial *trial, int t, int64_t i) {
     return kernel_trial(i, (uint32_t)t, t == LEFT ? trial->every : DENSE, t == MATRIX ? MATRIX_SIXTEENTHS : SIXTEENTHS);
 }
@@ -86,11 +86,11 @@ static Multiply trial_multiply(const Trial *trial, const MatmulKey *key) {
 
 enum { MOST_ROWS = 8, MOST_COLUMNS = 64, NAN_ROW = 5 };
 
-/* What is looked at of a result: some rows, some columns of each, the first and the last among them. */
+/* The elements of a result that are compared: some rows, some columns of each, including the first and the last. */
 typedef struct Sample {
     int nrows, ncolumns;
     int64_t row[MOST_ROWS], column[MOST_COLUMNS];
-    double expected[MOST_ROWS][MOST_COLUMNS], operand[MOST_ROWS][MOST_COLUMNS]; /* the result; what the epilogue keeps */
+    double expected[MOST_ROWS][MOST_COLUMNS], operand[MOST_ROWS][MOST_COLUMNS]; /* the result; the operand that the epilogue keeps */
     double columns[MOST_COLUMNS], rows[MOST_ROWS];                              /* of BGRADA: sums of columns; of BGRADB: of rows */
 } Sample;
 
@@ -109,7 +109,7 @@ static double gelu_gradient(double x) {
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * gelu_scale * (1 + 3 * gelu_cube * x * x);
 }
 
-/* Up to a few roundings of f32, and in 16 bits half a unit in the last place more: the result's. */
+/* Whether they are equal up to a few roundings of f32; for 16-bit types half a unit in the last place more, for the result's rounding. */
 static bool is_near(double found, double expected, DType dtype) {
     if (isnan(expected)) return isnan(found);
     double limit = 16 * FLT_EPSILON * (1 + fabs(expected));
@@ -189,7 +189,7 @@ static void sample_fill(Sample *sample, const Trial *trial, const MatmulKey *key
     sample_sums(sample, trial, key, nan_row);
 }
 
-/* Whether of n elements from this one on those at some places are what they should be. */
+/* Whether elements at some places, of n from `begin` on, are as expected: 1 or 0; -1: *error. */
 static int line_right(CudaContext *cuda, const void *tensor, int64_t begin, int64_t n, DType dtype, const int64_t *place, int nplaces,
                       const double *expected, void *room, Error *error) {
     const size_t each = (size_t)dtype_bytes[dtype];
@@ -209,7 +209,7 @@ static int row_right(CudaContext *cuda, const void *tensor, int64_t begin, const
     return line_right(cuda, tensor, begin, key->n, (DType)key->out_dtype, sample->column, sample->ncolumns, expected, room, error);
 }
 
-/* 1: the algorithm gives what our kernels do; 0: it does not; -1: the device fails, *error. */
+/* 1: the algorithm's result is that of our kernels; 0: it is not; -1: the device fails, *error. */
 static int algorithm_right(CudaContext *cuda, MatmulPlan *plan, int algorithm, const Trial *trial, const Sample *sample, void *room,
                            Error *error) {
     const MatmulKey *key = &plan->key;
@@ -261,7 +261,7 @@ static int keep_right(CudaContext *cuda, MatmulPlan *plan, Error *error) {
         }
         trial_close(&trial);
     }
-    if (opened == 0) cuda->lacked = true; /* no epilogue: what it would round once is rounded twice */
+    if (opened == 0) cuda->lacked = true; /* without the epilogue, results are rounded twice instead of once */
     if (opened >= 0) plan->nalgorithms = kept;
     free(sample);
     free(room);
@@ -343,7 +343,7 @@ typedef struct Chosen {
     cublasLtMatmulAlgo_t algorithm;
 } Chosen;
 
-/* The algorithm that another process takes: the same one where the heuristics name it here too, else their first. */
+/* Takes the algorithm that another process uses, if the heuristics name it here too, else their first. */
 static void take_chosen(MatmulPlan *plan, const Chosen *list, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         if (memcmp(&list[i].key, &plan->key, sizeof plan->key) != 0) continue;
@@ -354,7 +354,7 @@ static void take_chosen(MatmulPlan *plan, const Chosen *list, int64_t n) {
     }
 }
 
-/* Of shapes that processes have settled, or have not. */
+/* Shares the choices for shapes that processes have settled, or for those that they have not. */
 static bool share_chosen(CudaContext *cuda, Comm *comm, bool settled, Error *error) {
     const int nplans = matmul_nplans(cuda);
     int64_t n = 0;

@@ -1,5 +1,5 @@
-/* Which communicator ranks on devices get. What every rank can do is gathered from all, so that all take the same way; what none of the
- * ways below does with the device's memory (barriers, words, the end of the job) goes on to the communicator that this one was made over.
+/* Chooses the communicator of ranks on devices. All ranks exchange what they can do, so that all choose the same. Operations that do not
+ * involve device memory (barriers, words, the end of the job) are passed to the communicator below, over which this one was made.
  */
 #include "runtime/cuda/comm.h"
 
@@ -88,15 +88,15 @@ bool all_gather_bytes(Comm *base, const void *mine, int64_t bytes, void *all, Er
 
 /* ---------------------------------------------------------------- the choice */
 
-/* What a process says of itself. */
+/* What a process tells the others. */
 typedef struct Word {
     char uuid[16];                /* of its device */
-    int32_t nlocal, nccl, shares; /* NCCL's version, 0: none; whether its settings let ranks share a device */
+    int32_t nlocal, nccl, shares; /* nccl: the version, 0: none; shares: whether its settings let ranks share a device */
     int32_t unused;
 } Word;
 
 typedef struct Setting {
-    bool one_node, one_each; /* all ranks on one machine; no two on one device */
+    bool one_node, one_each; /* all ranks are on one machine; no two on one device */
     int first, second;       /* two ranks on one device */
     int nccl;                /* the oldest version of any rank, 0: some have none */
     Error without;           /* the first rank that has none, and why */
@@ -151,7 +151,7 @@ static bool transport_say(CudaComm *job, const char *why) {
     return true;
 }
 
-/* The first that works, with what was in the way of those before it. */
+/* Opens the first mode that works; the transport's name says why better ones do not. */
 static bool open_best(CudaComm *job, const Setting *setting, Error *error) {
     char why[1024] = "";
     if (nccl_usable(setting, why, sizeof why)) return comm_nccl_open(job, error);
@@ -170,7 +170,7 @@ static bool open_chosen(CudaComm *job, const char *choice, Error *error) {
     Comm *base = job->base;
     if (base->nprocesses == 1) {
         if (strcmp(choice, "auto") == 0 || base->nranks == 1)
-            return comm_local_open(job, error); /* one rank talks to nobody: scripts over 1 to 8 ranks run */
+            return comm_local_open(job, error); /* one rank communicates with nobody; so scripts over 1 to 8 ranks work */
         return error_set(error, EXIT_USAGE,
                          "--comm %s: all ranks run in this process, on one device: leave it out, or start them with mpirun", choice);
     }

@@ -1,6 +1,6 @@
-/* Through the host: sources are copied to page-locked memory that peers read in place where the communicator below shares memory between
- * processes, moved there, and targets copied back. The copies out are queued when a communication starts, behind the kernels that make the
- * sources and beside those that follow; the host waits for them when the communication is waited for. */
+/* Through the host: sources are copied to page-locked memory, moved by the communicator below (peers read them in place if it shares memory
+ * between processes), and targets are copied back. Copies to the host are queued when a communication starts, after the kernels that compute
+ * the sources and concurrently with later ones; the host waits for them when the communication is waited for. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,18 +8,18 @@
 
 enum { PAGE = 4096 };
 
-/* Page-locked memory, taken for a use and given back. */
+/* Page-locked memory, taken for a use and returned after it. */
 typedef struct HostBlock {
     struct HostBlock *next;
-    void *whole; /* as the communicator below gave it */
-    char *data;  /* from a page's beginning on */
+    void *whole; /* as allocated by the communicator below */
+    char *data;  /* aligned to a page */
     int64_t bytes;
     bool locked, used;
 } HostBlock;
 
 typedef struct HostPool {
     HostBlock *blocks;
-    CommRequest *first, **last; /* started, and not yet with the communicator below; in that order */
+    CommRequest *first, **last; /* started but not yet passed to the communicator below, in order */
 } HostPool;
 
 struct CommRequest {
@@ -31,7 +31,7 @@ struct CommRequest {
     HostBlock *block; /* of the use under way */
     const void **source;
     void **target, **device_target;
-    bool started, passed; /* by the caller; on to the communicator below */
+    bool started, passed; /* by the caller; to the communicator below */
 };
 
 static HostBlock *block_create(CudaComm *job, int64_t bytes, Error *error) {
@@ -48,13 +48,13 @@ static HostBlock *block_create(CudaComm *job, int64_t bytes, Error *error) {
     }
     block->data = (char *)block->whole + (PAGE - (uintptr_t)block->whole % PAGE) % PAGE;
     block->locked = cudaHostRegister(block->data, (size_t)block->bytes, cudaHostRegisterDefault) == cudaSuccess;
-    if (!block->locked) cudaGetLastError(); /* copies are slower then, and right */
+    if (!block->locked) cudaGetLastError(); /* copies are slower then, but correct */
     block->next = job->host->blocks;
     job->host->blocks = block;
     return block;
 }
 
-/* The smallest free one that is large enough, else another. */
+/* The smallest free block that is large enough, else a new one. */
 static HostBlock *block_take(CudaComm *job, int64_t bytes, Error *error) {
     HostBlock *best = NULL;
     for (HostBlock *block = job->host->blocks; block; block = block->next)
@@ -82,10 +82,10 @@ static bool request_open(CudaComm *job, CommRequest *request, const Transfer *tr
     }
     bool ok = cuda_ok(job->cuda, cudaEventCreateWithFlags(&request->copied, cudaEventDisableTiming), "making an event", error) &&
               cuda_ok(job->cuda, cudaEventCreateWithFlags(&request->back, cudaEventDisableTiming), "making an event", error);
-    /* Now, so that most uses find a block. */
+    /* Created now, so that most uses find a block. */
     HostBlock *block = ok ? block_take(job, request->bytes, error) : NULL;
     if (block) block->used = false;
-    /* Collective: all come, or none. */
+    /* prepare is collective: all ranks call it, or none. */
     if (!comm_agree_all(job->base, block != NULL, error)) return false;
     request->below = job->base->table->prepare(job->base, transfers, n, error);
     return request->below != NULL;
@@ -129,7 +129,7 @@ static bool host_start(Comm *comm, CommRequest *request, int driven, const void 
     return ok;
 }
 
-/* What was started before a rank waits must be seen by the others: it may be what they wait for. */
+/* Passes on all that was started before a rank waits: the others may be waiting for it. */
 static bool pass_started(CudaComm *job, Error *error) {
     HostPool *host = job->host;
     while (host->first) {
@@ -158,8 +158,8 @@ static CommStatus host_wait(Comm *comm, CommRequest *request, int driven, Error 
                          cudaMemcpyAsync(request->device_target[i], request->target[i], (size_t)request->target_bytes[i],
                                          cudaMemcpyHostToDevice, cuda->comm),
                          "copying what was received to the device", error);
-    /* On the stream that also copies into the block next time: it is free once this is queued. Not the event of the copies out: the host
-     * waits for that one before the block's next owner lets others write to it. */
+    /* On the stream that also copies into the block next time, so the block is free once this is queued. Not the event of the copies to the
+     * host: the host waits for that one before the block's next owner lets others write to it. */
     ok = ok && cuda_ok(cuda, cudaEventRecord(request->back, cuda->comm), "ordering communications", error) &&
          cuda_ok(cuda, cudaStreamWaitEvent(cuda->compute, request->back, 0), "ordering communications", error);
     request->block->used = false;
@@ -170,7 +170,7 @@ static CommStatus host_wait(Comm *comm, CommRequest *request, int driven, Error 
 static void host_destroy(Comm *comm) {
     if (!comm) return;
     CudaComm *job = (CudaComm *)comm;
-    cudaStreamSynchronize(job->cuda->comm); /* what failed has been said already */
+    cudaStreamSynchronize(job->cuda->comm); /* failures have been reported already */
     while (job->host->blocks) {
         HostBlock *block = job->host->blocks;
         job->host->blocks = block->next;

@@ -1,8 +1,8 @@
-/* Ranks of one node read each other's device memory in place. A use has three points where they meet, as in comm/job: sources are there
- * (arrived), sums are made (reduced), and nobody reads any more (done). Each is an event that its rank records and its peers let their
- * streams wait for, and a counter in memory of the host that says that it was recorded: the host waits for other hosts, never for a device.
- * All of it is on the stream of communications, which follows compute at the start, and which compute follows at the end: what is computed
- * between them goes on meanwhile. */
+/* Ranks of one node read each other's device memory in place. A use has three synchronization points, as in comm/job: sources are ready
+ * (arrived), sums are computed (reduced), and nobody reads any more (done). Each is an event that its rank records and its peers' streams
+ * wait for, and a counter in host memory that says that it was recorded: the host waits for other hosts, never for a device. All of it is
+ * on the stream of communications, which waits for compute at the start, and for which compute waits at the end: what is queued on compute
+ * in between runs meanwhile. */
 #include "runtime/cuda/comm_share.h"
 
 #include <sched.h>
@@ -12,7 +12,7 @@
 
 typedef enum { POINT_ARRIVED, POINT_REDUCED, POINT_DONE, NPOINTS } Point;
 
-/* Where a tensor is: in which of its owner's shared memory. */
+/* Where a tensor is in its owner's shared memory. */
 typedef struct SharedPlace {
     int64_t entry, offset;
 } SharedPlace;
@@ -33,14 +33,14 @@ struct CommRequest {
     Tasks round[2];
     void **memory;  /* [rank's number in `member`][source, target][transfer]; 0 is this rank */
     int *member_of; /* rank -> number, -1: none */
-    Ints member;    /* ranks: this one, and those from which it reads */
+    Ints member;    /* this rank, and those from which it reads */
     Ints provider[2], reader;
-    bool *source_read, *target_read; /* per transfer: by others */
-    void **copy;                     /* [source, target][transfer]: beside one in memory that peers cannot open; NULL until needed */
-    void **target;                   /* the caller's */
-    Control *control, **peer;        /* own; per rank, NULL where it does not matter */
+    bool *source_read, *target_read;                /* per transfer: whether others read it */
+    void **copy;                                    /* [source, target][transfer]: copy of one that peers cannot open; NULL until needed */
+    void **target;                                  /* the caller's */
+    Control *control, **peer;                       /* own; per rank */
     cudaEvent_t event[NPOINTS], (*theirs)[NPOINTS]; /* own; per rank, opened when first waited for */
-    cudaEvent_t ready, moved;                       /* compute has reached the start; the stream of communications the end */
+    cudaEvent_t ready, moved;                       /* recorded on compute at the start; on the stream of communications at the end */
     uint32_t epoch;
     bool started;
 };
@@ -67,7 +67,7 @@ static bool sent_add(void *context, const Piece *piece) {
     return true;
 }
 
-/* ok: what this rank has done before. */
+/* ok: whether this rank's earlier steps succeeded. */
 static bool control_open(CudaComm *job, CommRequest *request, bool ok, Error *error) {
     Share *share = job->share;
     Comm *base = job->base;
@@ -104,7 +104,7 @@ static void pull_add(CommRequest *request, const Pull *pull, int rank) {
         }
         source[s] = (TaskSide){request->member_of[from] * 2 * n + (pull->round > 0 ? n : 0) + t, 0, &pull->source_view[s]};
     }
-    if (pull->add) tasks_break(tasks); /* in the order of the terms */
+    if (pull->add) tasks_break(tasks); /* to keep the order of terms */
     tasks_add(tasks, &request->head.arena, &pull->walk, request->pulls.transfer[t].dtype, request->pulls.reduction[t], pull->add, target,
               source, pull->nsources);
 }
@@ -143,7 +143,7 @@ static bool request_open(CudaComm *job, CommRequest *request, const Transfer *tr
     return comm_agree_all(job->base, ok, error);
 }
 
-/* Lets go of peers' events: none may be used once its owner has destroyed it. */
+/* Closes peers' events: none may be used once its owner has destroyed it. */
 static void request_leave(CudaComm *job, CommRequest *request) {
     for (int r = 0; request->theirs && r < job->comm.nranks; r++)
         for (int i = 0; i < NPOINTS; i++) {
@@ -166,14 +166,14 @@ static const RequestKind ipc_requests = {sizeof(CommRequest), request_open, requ
 
 /* ---------------------------------------------------------------- a use */
 
-/* Lets peers' streams wait for all that has been queued for communications. */
+/* Reaches a point: peers' streams can then wait for all communications queued so far. */
 static bool point_reach(CudaComm *job, CommRequest *request, Point point, Error *error) {
     if (!cuda_ok(job->cuda, cudaEventRecord(request->event[point], job->cuda->comm), "ordering communications", error)) return false;
     atomic_store(&request->control->point[point], request->epoch);
     return true;
 }
 
-/* The host until they have recorded it, then this rank's stream of communications until it has come to pass. */
+/* The host waits until the ranks have recorded the point; then this rank's stream of communications waits for it. */
 static bool point_wait(CudaComm *job, CommRequest *request, const Ints *ranks, Point point, Error *error) {
     job->waits = request->head.words;
     double start = 0;
@@ -202,7 +202,7 @@ static bool point_wait(CudaComm *job, CommRequest *request, const Ints *ranks, P
     return true;
 }
 
-/* Tells peers where they find data, number i of the sources and targets, and returns it: where it is, or beside it in memory that they can
+/* Tells peers where to find data, number i of the sources and targets. Returns its address: data itself, or a copy in memory that they can
  * open. NULL: *error. */
 static void *publish(CudaComm *job, CommRequest *request, int i, void *data, int64_t bytes, Error *error) {
     SharedPlace *at = &request->control->at[i];
@@ -222,7 +222,7 @@ static bool source_publish(CudaComm *job, CommRequest *request, int i, Error *er
                               "copying what is sent", error));
 }
 
-/* What was made beside the caller's targets. */
+/* Copies results that are not in the caller's targets into them. */
 static bool targets_copy(CudaComm *job, const CommRequest *request, Error *error) {
     int n = request->head.n;
     for (int i = 0; i < n; i++)
@@ -257,7 +257,7 @@ static bool ipc_start(Comm *comm, CommRequest *request, int driven, const void *
     return point_reach(job, request, POINT_ARRIVED, error);
 }
 
-/* What peers have for this round: all have arrived. */
+/* Finds the peers' memory for this round; all have arrived. */
 static bool peers_place(CudaComm *job, CommRequest *request, int round, Error *error) {
     int n = request->head.n;
     for (int i = 0; i < request->pulls.pulls.n; i++) {
@@ -306,7 +306,7 @@ static void ipc_destroy(Comm *comm) {
     cuda_idle(job->cuda);
     for (CommRequest *request = job->requests; request; request = request->head.next)
         request_leave(job, request);
-    share_close(job); /* returns when all have come so far: nobody has this rank's events any longer */
+    share_close(job); /* a barrier: afterwards nobody has this rank's events open */
     common_destroy(comm);
 }
 

@@ -1,5 +1,5 @@
-/* All ranks of the job in this process, on its device. When every rank with which one exchanges data has started, the one that waits queues
- * what all of them receive: a launch for each round, behind the kernels that made the sources. Nothing goes through the host. */
+/* All ranks of the job are in this process, on its device. When a rank waits, and all ranks that exchange data with it have started, it
+ * queues what all of them receive: a launch for each round, after the kernels that compute the sources. Nothing goes through the host. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 typedef struct LocalRank {
     CommCounters each;  /* of one use */
     int group;          /* the lowest rank with which this one is connected */
-    bool started, done; /* done: moved, and not yet waited for */
+    bool started, done; /* done: the data is moved, but not yet waited for */
 } LocalRank;
 
 struct CommRequest {
@@ -31,7 +31,7 @@ static void groups_join(LocalRank *ranks, int rank, const Pulls *pulls) {
     }
 }
 
-/* The pulls of one rank in a round, those that begin a target (add false) or those that continue it. */
+/* Adds the pulls of one rank in a round: those that begin a target (add false) or those that continue it. */
 static bool pulls_add(CommRequest *request, const Pulls *pulls, int round, bool add) {
     Tasks *tasks = &request->group[request->rank[pulls->rank].group];
     bool any = false;
@@ -43,7 +43,7 @@ static bool pulls_add(CommRequest *request, const Pulls *pulls, int round, bool 
         TaskSide *source = arena_alloc(&request->head.arena, sizeof *source * (size_t)pull->nsources);
         for (int s = 0; s < pull->nsources; s++)
             source[s] = (TaskSide){(pull->source[s].from * n + t) * 2 + (round > 0), 0, &pull->source_view[s]};
-        if (add) tasks_break(tasks); /* in the order of the terms */
+        if (add) tasks_break(tasks); /* to keep the order of terms */
         tasks_add(tasks, &request->head.arena, &pull->walk, pulls->transfer[t].dtype, pulls->reduction[t], add, target, source,
                   pull->nsources);
         any = true;

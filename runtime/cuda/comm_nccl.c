@@ -1,7 +1,7 @@
-/* Through NCCL, on the stream of communications. start lets that stream wait for what compute has queued so far, and queues everything
- * there: parts packed into messages, one group of the library's calls a round, and what is unpacked and added up; wait lets compute wait
- * for its end. The host waits for nothing but until the library has queued its part. So overlapping is the device's affair, and a captured
- * step holds it all. */
+/* Through NCCL, on the stream of communications. start makes that stream wait for what compute has queued so far, and queues everything
+ * there: packing into messages, one group of NCCL calls a round, and unpacking and adding up; wait makes compute wait for its end. The host
+ * only waits until the library has queued its part. So the device itself overlaps communication with computation, and a captured step holds
+ * all of it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 struct CommRequest {
     RequestHead head;
     WirePlan plan;
-    int *group;             /* per transfer: of the communicators, where it is a call */
+    int *group;             /* per transfer that is a call: the number of its communicator */
     Tasks pack[2], pull[2]; /* per round */
     void **memory;          /* source, target of each transfer; staging */
     cudaEvent_t ready, done;
@@ -59,12 +59,12 @@ static void pull_add(CommRequest *request, const Pull *pull, int nranks) {
         source[s] = (TaskSide){2 * transfer + (pull->round > 0), 0, &pull->source_view[s]};
         if (wire_source_staged(plan, pull, &pull->source[s], nranks, &source[s].bytes)) source[s].memory = 2 * plan->n;
     }
-    if (pull->add) tasks_break(tasks); /* in the order of the terms */
+    if (pull->add) tasks_break(tasks); /* to keep the order of terms */
     tasks_add(tasks, &request->head.arena, &pull->walk, plan->transfer[transfer].dtype, plan->pulls.reduction[pull->transfer], pull->add,
               target, source, pull->nsources);
 }
 
-/* What a rank prepares by itself: before the groups, and after. */
+/* What a rank prepares on its own, before the groups. */
 static bool plan_open(CudaComm *job, CommRequest *request, const Transfer *transfers, int n, Error *error) {
     Arena *arena = &request->head.arena;
     WirePlan *plan = &request->plan;
@@ -131,7 +131,7 @@ static ncclResult_t call_queue(const CudaComm *job, const CommRequest *request, 
     ncclComm_t comm = job->nccl->groups[request->group[i]].comm;
     ncclDataType_t type = nccl_type[t->dtype];
     ncclRedOp_t op = nccl_op(t->dtype, call->reduction);
-    if (count == 0) return ncclSuccess; /* for all of its group */
+    if (count == 0) return ncclSuccess; /* the same on all ranks of its group */
     switch (call->kind) {
     case GROUP_ALL_REDUCE:
         return library->AllReduce(from, to, count, type, op, comm, job->cuda->comm);
@@ -145,7 +145,7 @@ static ncclResult_t call_queue(const CudaComm *job, const CommRequest *request, 
     return ncclSuccess;
 }
 
-/* All of a round's calls as one group. */
+/* Queues all of a round's calls as one group. */
 static bool round_queue(CudaComm *job, const CommRequest *request, int round, Error *error) {
     const NcclLibrary *library = &job->nccl->library;
     const WirePlan *plan = &request->plan;
@@ -169,7 +169,7 @@ static bool round_queue(CudaComm *job, const CommRequest *request, int round, Er
         if (plan->call[i].kind != GROUP_NONE) result = call_queue(job, request, i);
     ncclResult_t end = library->GroupEnd();
     if (!nccl_ok(job, world, result, request->head.words, error) || !nccl_ok(job, world, end, request->head.words, error)) return false;
-    /* Until all of it is queued nothing may be queued behind it. */
+    /* Nothing may be queued after it until all of it is queued. */
     if (messages && !nccl_settle(job, world, request->head.words, error)) return false;
     for (int i = 0; round == 0 && i < plan->n; i++)
         if (plan->call[i].kind != GROUP_NONE && !nccl_settle(job, job->nccl->groups[request->group[i]].comm, request->head.words, error))

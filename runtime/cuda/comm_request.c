@@ -1,4 +1,4 @@
-/* What the requests of all modes have in common: how they begin and end, and what they count. */
+/* What the requests of all modes have in common: creation, destruction and counters. */
 #include <stdlib.h>
 
 #include "runtime/cuda/comm.h"

@@ -1,5 +1,5 @@
-/* Small tensors are cut from larger pieces of memory: what a peer opens is always the whole of an allocation, and the driver puts small
- * allocations of its own into one, but for those of multiples of 2 MiB. What a peer has opened is kept, and used again, until all have
+/* Small tensors are cut from larger pieces of memory: a peer always opens a whole allocation, and the driver puts several small allocations
+ * into one, except those of multiples of 2 MiB. Memory that a peer has opened is kept and reused until all have
  * closed it. */
 #include "runtime/cuda/comm_share.h"
 
@@ -31,7 +31,7 @@ void *share_alloc(Comm *comm, int64_t bytes, Error *error) {
     CudaComm *job = (CudaComm *)comm;
     int64_t need = align_bytes(bytes > 0 ? bytes : 1, CHUNK_ALIGNMENT);
     ShareChunk *chunk = job->share->chunks;
-    /* Room left by small ones, or memory given back that a peer still has open. */
+    /* Room left by small tensors, or freed memory that a peer still has open. */
     while (chunk && (chunk->bytes - chunk->used < need || (need > CHUNK_LARGE && chunk->bytes > 2 * need)))
         chunk = chunk->next;
     if (!chunk) chunk = chunk_create(job, align_bytes(need, CHUNK_BYTES), error);
@@ -130,13 +130,13 @@ static bool heaps_open(CudaComm *job, Error *error) {
     return ok && all_gather_bytes(base, &at, sizeof at, share->entries_at, error);
 }
 
-/* A pattern of each rank's, which differs from every other's. */
+/* Fills in a rank's pattern, which differs from every other rank's. */
 static void probe_fill(unsigned char *bytes, int rank, unsigned round) {
     for (unsigned i = 0; i < PROBE_BYTES; i++)
         bytes[i] = (unsigned char)(i * 7 + i / 251 + (unsigned)rank * 31 + round * 101);
 }
 
-/* Every rank reads what every other has in its device's memory. */
+/* Tries it: every rank reads every other rank's device memory. */
 static bool probe(CudaComm *job, Error *error) {
     Comm *base = job->base;
     CudaContext *cuda = job->cuda;
@@ -170,7 +170,7 @@ static bool probe(CudaComm *job, Error *error) {
     return ok;
 }
 
-/* The same of events: each rank waits for one of every other. */
+/* The same for events: each rank waits for an event of every other. */
 static bool probe_events(CudaComm *job, Error *error) {
     Comm *base = job->base;
     CudaContext *cuda = job->cuda;
@@ -194,7 +194,7 @@ static bool probe_events(CudaComm *job, Error *error) {
         if (theirs) cudaEventDestroy(theirs);
     }
     cudaGetLastError();
-    ok = ok && comm_agree_all(base, right, error); /* nobody has it open any longer */
+    ok = ok && comm_agree_all(base, right, error); /* now nobody has it open */
     if (own) cudaEventDestroy(own);
     free(handles);
     return ok;
@@ -229,7 +229,7 @@ void share_close(CudaComm *job) {
         free(share->opened[p]);
     }
     free(share->opened);
-    if (!job->base->table->barrier(job->base, &error)) /* nothing is freed that a peer has open */
+    if (!job->base->table->barrier(job->base, &error)) /* nothing may be freed that a peer has open */
         job->base->table->abort(job->base, error.code, error.text);
     while (share->chunks) {
         ShareChunk *chunk = share->chunks;

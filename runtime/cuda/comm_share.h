@@ -1,11 +1,11 @@
-/* comm_share: memory of devices that the ranks of a node open for each other, by CUDA IPC; and the memory of the host through which they say so. */
+/* comm_share: device memory that the ranks of a node share by CUDA IPC; and the host memory through which they exchange handles. */
 #pragma once
 #include "runtime/comm/heap.h"
 #include "runtime/cuda/comm.h"
 
 enum { SHARE_ENTRIES = 4096 };
 
-/* Memory that peers may open, in the heap of its owner. */
+/* Device memory that peers may open; the entry is in the heap of its owner. */
 typedef struct ShareEntry {
     cudaIpcMemHandle_t handle;
 } ShareEntry;
@@ -16,7 +16,7 @@ typedef struct ShareChunk {
     char *base;
     int64_t bytes, used;
     int live;  /* tensors in it */
-    int entry; /* its number among those that peers may open, -1: none does */
+    int entry; /* its number among those that peers may open; -1: peers do not know it */
 } ShareChunk;
 
 typedef struct Share {
@@ -26,16 +26,16 @@ typedef struct Share {
     int64_t *entries_at; /* per process: where its entries begin in its heap */
     ShareEntry *entries; /* own */
     ShareChunk *chunks;
-    char ***opened; /* [process][entry]: where this process has it; NULL: not yet */
+    char ***opened; /* [process][entry]: where this process has mapped it; NULL: not yet */
 } Share;
 
-/* All ranks are on one node and devices share memory: tried, between all of them. Collective; false with the reason on all. */
+/* Opens it if all ranks are on one node and devices can share memory, which is tried between all of them. Collective; false with the reason on all. */
 bool share_open(CudaComm *job, Error *error);
 void share_close(CudaComm *job);
 void *share_alloc(Comm *comm, int64_t bytes, Error *error);
 void share_free(Comm *comm, void *data);
 bool share_has(CudaComm *job, const void *data); /* it comes from share_alloc */
-/* Makes memory of share_alloc's known to peers: *entry and *offset tell them where it is. */
+/* Lets peers open memory from share_alloc: *entry and *offset tell them where it is. */
 bool share_publish(CudaComm *job, const void *data, int64_t *entry, int64_t *offset, Error *error);
-/* Where this process sees it; NULL and *error. */
+/* The address in this process of what a peer has published; NULL and *error. */
 char *share_find(CudaComm *job, int process, int64_t entry, int64_t offset, Error *error);

@@ -1,5 +1,5 @@
-/* Pulls as tables on the device. What a walk says is known when a request is prepared; addresses come with each use, and are nearly always
- * those of the use before: then nothing is copied, and a use is one launch, which a captured step may hold. */
+/* Pulls as tables on the device. Walks are known when a request is prepared. Addresses come with each use, and are nearly always those of
+ * the previous use: then nothing is copied, and a use is one launch per level, which a captured step may hold. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,7 +66,7 @@ bool tasks_ready(Tasks *tasks, Arena *arena, CudaContext *cuda, int nmemories, E
     return !table || tasks->device_table;
 }
 
-/* Puts addresses into the table; true when any has changed. */
+/* Puts addresses into the table; true if any has changed. */
 static bool tasks_place(Tasks *tasks, void *const *memory) {
     bool changed = false;
     for (int i = 0; i < tasks->nused; i++) {
@@ -89,7 +89,7 @@ static bool tasks_place(Tasks *tasks, void *const *memory) {
     return true;
 }
 
-/* CUDA waits for the stream before it copies pageable memory, and does not look at the other ranks meanwhile. */
+/* CUDA waits for the stream before it copies pageable memory, without watching the other ranks, so this waits first. */
 static bool table_copy(const Tasks *tasks, CudaContext *cuda, cudaStream_t stream, Error *error) {
     static const char what[] = "copying what communications move";
     size_t bytes = sizeof *tasks->table * (size_t)tasks->tasks.n;

@@ -1,5 +1,5 @@
-/* context: a device opened by one process. Everything that computes is queued on one stream, in the order of the plan; batches ahead of
- * time and communications have streams of their own and meet it by events. */
+/* context: a device opened by one process. All computation is queued on one stream, in the order of the plan. Copies of batches ahead of
+ * time and communications have their own streams, synchronized with it by events. */
 #include "runtime/cuda/cuda.h"
 
 #include <sched.h>
@@ -11,7 +11,7 @@
 
 static bool open_streams(CudaContext *cuda, Error *error) {
     int least, greatest;
-    /* Communications go first where there is a choice: others wait for them. */
+    /* Communications have priority, because other ranks wait for them. */
     return cuda_ok(cuda, cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities", error) &&
            cuda_ok(cuda, cudaStreamCreateWithPriority(&cuda->compute, cudaStreamNonBlocking, least), "making a stream", error) &&
            cuda_ok(cuda, cudaStreamCreateWithPriority(&cuda->copies, cudaStreamNonBlocking, least), "making a stream", error) &&
@@ -41,7 +41,7 @@ int cuda_try_memory(CudaContext *cuda, void **memory, int64_t bytes, const char 
     *memory = NULL;
     const cudaError_t status = cudaMalloc(memory, (size_t)bytes);
     if (status == cudaErrorMemoryAllocation) {
-        cudaGetLastError(); /* no lasting failure */
+        cudaGetLastError(); /* clears it: not a lasting failure */
         return 0;
     }
     return cuda_ok(cuda, status, what, error) ? 1 : -1;
@@ -73,7 +73,7 @@ bool cuda_open(void **context, const DeviceOptions *options, Error *error) {
 void cuda_close(void *context) {
     CudaContext *cuda = context;
     if (!cuda) return;
-    cudaDeviceSynchronize(); /* what failed has been said already */
+    cudaDeviceSynchronize(); /* failures have been reported already */
     matmul_close(cuda->matmul);
     attention_close(cuda);
     pitch_close(cuda);
@@ -94,7 +94,7 @@ void cuda_close(void *context) {
 
 /* ---------------------------------------------------------------- errors */
 
-/* What the plan needs, and what there is. */
+/* Out of memory: says what the plan needs, and what there is. */
 static bool fail_memory(const CudaContext *cuda, const char *what, Error *error) {
     const double mib = 1 << 20;
     char needs[96] = "", others[64] = "";
@@ -115,12 +115,12 @@ bool cuda_ok(const CudaContext *cuda, cudaError_t status, const char *what, Erro
     if (status == cudaErrorMemoryAllocation && cuda) return fail_memory(cuda, what, error);
     char place[64] = "";
     if (cuda) snprintf(place, sizeof place, "device %d: ", cuda->device);
-    cudaGetLastError(); /* else the next launch takes it for its own */
+    cudaGetLastError(); /* else the next launch would report it as its own */
     return error_set(error, EXIT_ENVIRONMENT, "%s%s: CUDA says %s (%s)%s", place, what, cudaGetErrorName(status),
                      cudaGetErrorString(status), cuda_advice((int)status, cuda && cuda->options.wait));
 }
 
-/* After waiting: whether what was queued has been done. Which of it has not, the device does not tell. */
+/* After waiting: whether what was queued has succeeded. The device does not tell which part has failed. */
 static bool done_ok(const CudaContext *cuda, cudaError_t status, const char *what, Error *error) {
     if (cuda_ok(cuda, status, what, error)) return true;
     const char *hint = cuda->options.wait || cuda_failed_kernel((int)status) ? "" : "; run with --sync to learn which operator";
@@ -130,7 +130,7 @@ static bool done_ok(const CudaContext *cuda, cudaError_t status, const char *wha
 
 enum { ASK_EVERY = 64, SPINS = 4096 };
 
-/* For a stream, or for an event where there is one. */
+/* Waits for a stream, or for an event if given. */
 static bool wait_for(CudaContext *cuda, cudaStream_t stream, cudaEvent_t event, const char *what, Error *error) {
     if (!cuda->watch) return done_ok(cuda, event ? cudaEventSynchronize(event) : cudaStreamSynchronize(stream), what, error);
     double start = 0;
@@ -223,7 +223,7 @@ static bool cuda_sync(void *context, Error *error) {
            cuda_wait(cuda, cuda->compute, "waiting for kernels", error) && cuda_wait(cuda, cuda->copies, "waiting for copies", error);
 }
 
-/* A few bytes go by a page-locked slot; the slots are used in turn, and when all have been the stream is waited for once. */
+/* Uploads a few bytes through a page-locked slot; slots are used in turn, and after the last one the stream is waited for. */
 static bool upload_small(CudaContext *cuda, void *to, const void *from, size_t bytes, Error *error) {
     if (cuda->next_small == NSMALL) {
         if (!cuda_wait(cuda, cuda->compute, "waiting for uploads", error)) return false;
@@ -238,7 +238,7 @@ static bool cuda_upload(void *context, void *to, const void *from, int64_t bytes
     CudaContext *cuda = context;
     if (bytes <= 0) return true;
     if (bytes <= SMALL_BYTES) return upload_small(cuda, to, from, (size_t)bytes, error);
-    /* CUDA waits for the stream before it copies pageable memory, and does not look at the other ranks meanwhile. */
+    /* CUDA waits for the stream before it copies pageable memory, without watching the other ranks. */
     if (cuda->watch && !cuda_wait(cuda, cuda->compute, "copying to the device", error)) return false;
     return cuda_ok(cuda, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyHostToDevice, cuda->compute), "copying to the device", error) &&
            cuda_wait(cuda, cuda->compute, "copying to the device", error);

@@ -1,15 +1,15 @@
-/* cuda: the CUDA backend, a module of prun's. Host code in C against the runtime API; kernels.cu alone needs nvcc. Private to this folder.
+/* cuda: the CUDA backend, a module that prun loads. Host code is C against the runtime API; only kernels.cu needs nvcc. Private to this folder.
  *
  *   module.c     the one symbol that prun looks for; --devices
- *   context.c    a device opened: memory, streams, copies
- *   graph.c      captured steps, marks, ranges
+ *   context.c    an opened device: memory, streams, copies
+ *   graph.c      captured steps, timing marks, ranges for profilers
  *   table.c      which kernel computes which operator; fuse.c: fused steps as launches
- *   matmul.c     products, by cuBLASLt; epilogue.c: with what follows them; choice.c: by which of its algorithms; pitch.c: with rows that it is slow with
- *   cudnn.c      convolutions, by cuDNN where it is there
- *   elementwise.c, chain.c, update.c, reduce.c, softmax.c, attention.c, rope.c, norm.c, move.c, lookup.c, gather.c, random.c   the host halves of our own kernels
- *   kernels.cu   their device halves, in *.cuh; kernels.h: what it offers
- *   comm.c       communicators: how ranks on devices talk
- *   errors.c     what to try
+ *   matmul.c     products, by cuBLASLt; epilogue.c: fused with what follows; choice.c: choice of its algorithm; pitch.c: rows that it is slow with
+ *   cudnn.c      convolutions, by cuDNN where it is installed
+ *   elementwise.c, chain.c, update.c, reduce.c, softmax.c, attention.c, rope.c, norm.c, move.c, lookup.c, gather.c, random.c   host code of our own kernels
+ *   kernels.cu   their device code, in *.cuh; kernels.h: its functions
+ *   comm.c       communicators: how ranks on devices communicate
+ *   errors.c     advice in error messages
  */
 #pragma once
 #include <cuda_runtime_api.h>
@@ -31,55 +31,55 @@ typedef struct CudaMatmul CudaMatmul; /* matmul.c */
 
 /* pitch.c */
 typedef struct CudaPitch {
-    int64_t from, bytes; /* multiplications of the least product that is divided; of the room */
+    int64_t from, bytes; /* multiplications of the smallest product that is divided; size of room */
     void *room;          /* on the device; NULL: no product is divided */
 } CudaPitch;
 
 typedef struct CudaContext {
     DeviceOptions options;
-    int device; /* CUDA's number of it */
+    int device; /* CUDA's device number */
     char name[256];
-    int64_t taken_bytes;          /* by alloc and as workspace, ever: nothing is freed before the end */
+    int64_t taken_bytes;          /* allocated so far, by alloc and as workspace: nothing is freed before the end */
     cudaStream_t compute;         /* kernels, uploads, downloads, copies: in order */
-    cudaStream_t copies;          /* batches ahead of time: stage */
+    cudaStream_t copies;          /* copies of batches ahead of time: stage */
     cudaStream_t comm;            /* communications, ordered with compute by events */
-    cudaEvent_t consumed, copied; /* compute has read what was staged; what was staged has arrived */
-    cudaEvent_t joined;           /* of a captured step: one stream follows another */
-    cudaEvent_t ended[2];         /* of steps that are not waited for, in turn */
+    cudaEvent_t consumed, copied; /* compute has read the staged data; the staged data has arrived */
+    cudaEvent_t joined;           /* in a captured step: one stream follows another */
+    cudaEvent_t ended[2];         /* ends of steps that are not waited for, in turn */
     int turn;
-    void *scratch; /* SCRATCH_BYTES on the device, for kernels on compute: each leaves nothing in it that another reads. Counters of
-                      two-stage reductions in its first bytes are 0 between kernels */
+    void *scratch; /* SCRATCH_BYTES on the device, for kernels on compute; contents do not last from kernel to kernel, except counters
+                      of two-stage reductions in its first bytes, which are 0 between kernels */
     char *small;   /* NSMALL page-locked slots */
     int next_small;
     cudaEvent_t *marks;
-    int nmarks, nevents; /* in use; created */
+    int nmarks, nevents; /* marks in use; events created */
     bool capturing;
-    /* The communicator's: asked again and again while the host waits for the device; false: what it waits for will not come. NULL: nothing
-     * can go wrong. */
+    /* Set by the communicator: called repeatedly while the host waits for the device. False: what it waits for will never come. NULL: no
+     * other rank is involved. */
     bool (*watch)(void *watcher, double waited_s, Error *error);
     void (*give_up)(void *watcher, const Error *error); /* ends the job */
     void *watcher;
     CudaMatmul *matmul;
     CudaPitch pitch;
-    bool lacked;                  /* memory that products are computed with other bits without */
+    bool lacked;                  /* there was no memory to try an epilogue, so products may have other bits */
     struct AttentionTried *tried; /* attention.c */
     struct CudaConv *conv;        /* cudnn.c */
 } CudaContext;
 
-/* Whether status is success; else false, and *error says what failed, CUDA's words for it and what to try: EXIT_ENVIRONMENT. */
+/* Whether status is success; else *error says what failed, CUDA's message and what to try: EXIT_ENVIRONMENT. */
 bool cuda_ok(const CudaContext *cuda, cudaError_t status, const char *what, Error *error);
-/* Waits until everything queued on a stream is done, with an eye on the other ranks; what, as for cuda_ok. */
+/* Waits until everything queued on a stream is done, and watches the other ranks meanwhile; what: as for cuda_ok. */
 bool cuda_wait(CudaContext *cuda, cudaStream_t stream, const char *what, Error *error);
-/* Waits likewise until the device has nothing to do, as CUDA does where it frees memory, without that eye; ends the job where it will not come to pass. What fails has been said already. */
+/* Waits likewise until the device is idle (CUDA itself waits when it frees memory, but without watching); ends the job if that cannot happen. Failures have been reported already. */
 void cuda_idle(CudaContext *cuda);
-/* After a launch, whose status that is: whether it was accepted; with options.wait, whether it was done. */
+/* Checks the status of a launch: whether it was accepted; with options.wait, whether it has completed. */
 bool cuda_launched(CudaContext *cuda, cudaError_t status, const char *kernel, Error *error);
 
 /* ---------------------------------------------------------------- context.c, graph.c */
 
-/* Memory of the device that is kept to the end, for kernels: counted as taken. */
+/* Allocates device memory for kernels, kept to the end and counted as taken. */
 bool cuda_take_workspace(CudaContext *cuda, void **memory, int64_t bytes, const char *what, Error *error);
-/* Memory of the device that can be done without: 1, *memory; 0: there is none, which is no failure; -1: the device fails, *error. */
+/* Allocates optional device memory: 1: *memory; 0: there is none, which is no failure; -1: the device fails, *error. */
 int cuda_try_memory(CudaContext *cuda, void **memory, int64_t bytes, const char *what, Error *error);
 bool cuda_open(void **context, const DeviceOptions *options, Error *error);
 void cuda_close(void *context);
@@ -107,16 +107,16 @@ extern KernelFn *const cuda_kernels[NOPS]; /* NULL: none */
 
 /* ---------------------------------------------------------------- fuse.c */
 
-/* Backend's. */
+/* Backend's fuse. */
 void *cuda_fuse(void *context, const KernelCall *calls, int n, const unsigned *inner, Error *error);
 /* DeviceQueue's fuse. */
 int cuda_take(void *context, const KernelCall *calls, int n, void **fused, Error *error);
 /* Whether one of the calls has an operand at this address. */
 bool calls_read(const KernelCall *calls, int n, const void *data);
-/* Of both. */
+/* Backend's and DeviceQueue's. */
 bool cuda_run_fused(void *context, void *fused, Error *error);
 void cuda_unfuse(void *context, void *fused);
-/* What a fused launch begins with, so that cuda_run_fused finds what runs it. */
+/* The head of every fused launch, with which cuda_run_fused calls the function that runs it. */
 typedef struct CudaFused {
     bool (*run)(CudaContext *cuda, struct CudaFused *fused, Error *error);
     void (*destroy)(struct CudaFused *fused);

@@ -1,8 +1,9 @@
 /* cudnn: conv2d and its gradients by cuDNN.
  *
- * Of the algorithms that its heuristics name, those with one order of sums are tried before the first step: each is compared with our own kernel on the device, in the shape in
- * use, and the fastest that is right is taken, which may be ours. What cuDNN cannot be told (padding that is not the same on both sides), refuses, or gets wrong is our own kernel's. All processes
- * take what the first of them that has the shape has found, or where one of them cannot our own kernel, so that replicas compute the same bits. From then on nothing is chosen: what fails in a step is an error. */
+ * Of the algorithms that its heuristics name, the deterministic ones are tried before the first step: each is compared with our own kernel on the device, in the shape in
+ * use, and the fastest correct one is chosen, which may be ours. Our own kernel also computes what cuDNN cannot express (unequal padding), refuses, or gets wrong. All
+ * processes take the choice of the first that has the shape, or our own kernel if one cannot use it, so that replicas compute the same bits. Then the choice is final:
+ * a failure in a step is an error. */
 #include "runtime/cuda/cudnn.h"
 
 #include <dlfcn.h>
@@ -56,11 +57,11 @@ typedef struct ConvPlan {
     void *tensor[NTENSORS], *convolution;
     Candidate candidate[CANDIDATES];
     int n, chosen; /* OWN: our own kernel */
-    int calls;     /* of plans' programs, that were prepared */
+    int calls;     /* prepared calls of plans' programs */
     bool settled;
 } ConvPlan;
 
-/* Smaller ones stay: captured steps use them. */
+/* Workspaces; smaller ones are kept, because captured steps use them. */
 typedef struct ConvWorkspace {
     struct ConvWorkspace *next;
     void *data;
@@ -72,7 +73,7 @@ typedef struct CudaConv {
     void *handle; /* NULL: there is no cuDNN */
     ConvWorkspace *workspace;
     ConvPlan *plans, **end;
-    int calls; /* that were prepared, of any shape */
+    int calls; /* prepared calls, of any shape */
 } CudaConv;
 
 /* ---------------------------------------------------------------- the library */
@@ -123,7 +124,7 @@ void cudnn_list(Text *text) {
     text_printf(text, "\n");
 }
 
-/* NULL: there is no cuDNN, or no memory for it. */
+/* Opens cuDNN once; NULL: there is none, or no memory for it. */
 static CudaConv *conv_of(CudaContext *cuda) {
     if (cuda->conv) return cuda->conv->handle ? cuda->conv : NULL;
     CudaConv *conv = cuda->conv = calloc(1, sizeof *conv);
@@ -171,7 +172,7 @@ static bool fits(int64_t a, int64_t b, int64_t c, int64_t d) {
     return a > 0 && b > 0 && c > 0 && d > 0 && a <= INT32_MAX / b && a * b <= INT32_MAX / c && a * b * c <= INT32_MAX / d;
 }
 
-/* false: cuDNN cannot be told of it. */
+/* false: cuDNN cannot express this convolution. */
 static bool key_of(const KernelWindows *run, ConvKey *key) {
     const Planes *p = &run->planes;
     if (run->kind > WINDOWS_CONV_W || (run->dtype != KERNEL_F32 && run->dtype != KERNEL_F16 && run->dtype != KERNEL_BF16)) return false;
@@ -188,7 +189,7 @@ static bool key_of(const KernelWindows *run, ConvKey *key) {
     for (int d = 0; d < 2; d++) {
         const Window *window = &p->window[d];
         const int64_t room = p->in[d] + 2 * window->low - window_extent(window);
-        if (window->low < 0 || room < 0 || room / window->stride + 1 != p->out[d]) return false; /* padding is the same on both sides */
+        if (window->low < 0 || room < 0 || room / window->stride + 1 != p->out[d]) return false; /* padding is not equal on both sides */
         if (window->low > INT16_MAX || window->stride > INT16_MAX || window->dilation > INT16_MAX) return false;
         key->in[d] = (int32_t)p->in[d];
         key->out[d] = (int32_t)p->out[d];
@@ -221,7 +222,7 @@ static bool plan_describe(const CudnnLibrary *library, ConvPlan *plan) {
            library->SetConvolutionGroupCount(plan->convolution, k->groups) == CUDNN_SUCCESS;
 }
 
-/* Algorithms with one order of sums that need no more workspace than there may be; of f32 without tf32 none rounds its factors. */
+/* Finds deterministic algorithms that need at most most_workspace; for f32 without tf32 none rounds its factors. */
 static void plan_fill(CudaContext *cuda, ConvPlan *plan) {
     const CudnnLibrary *library = &cuda->conv->library;
     const int *role = roles[plan->key.kind];
@@ -244,7 +245,7 @@ static void plan_fill(CudaContext *cuda, ConvPlan *plan) {
     }
 }
 
-/* NULL: our own kernel's. */
+/* NULL: our own kernel must compute it. */
 static ConvPlan *plan_of(CudaContext *cuda, const KernelWindows *run) {
     ConvKey key;
     CudaConv *conv = key_of(run, &key) ? conv_of(cuda) : NULL;
@@ -262,7 +263,7 @@ static ConvPlan *plan_of(CudaContext *cuda, const KernelWindows *run) {
     return plan;
 }
 
-/* cuDNN's status. at: data by TENSOR_X, .. */
+/* Runs a candidate; returns cuDNN's status. at: data by TENSOR_X, .. */
 static int plan_call(CudaContext *cuda, ConvPlan *plan, int candidate, void *const *at, void *workspace) {
     static const float one = 1, zero = 0;
     const CudnnLibrary *library = &cuda->conv->library;
@@ -276,7 +277,7 @@ static int plan_call(CudaContext *cuda, ConvPlan *plan, int candidate, void *con
 
 /* ---------------------------------------------------------------- trying them */
 
-/* What is looked at of a result: pieces of it, from its beginning to its end. */
+/* The pieces of a result that are compared, spread from its beginning to its end. */
 enum { PIECES = 16, PIECE = 1024 };
 
 typedef struct ConvTrial {
@@ -299,7 +300,7 @@ static KernelWindows trial_windows(const ConvPlan *plan, const ConvTrial *trial)
     return run;
 }
 
-/* 1; 0: there is no memory; -1: *error. */
+/* 1: opened; 0: there is no memory; -1: *error. */
 static int trial_open(CudaContext *cuda, ConvTrial *trial, const ConvPlan *plan, Error *error) {
     const ConvKey *k = &plan->key;
     const int64_t each = dtype_bytes[k->dtype];
@@ -332,7 +333,7 @@ static int trial_open(CudaContext *cuda, ConvTrial *trial, const ConvPlan *plan,
     return cuda_launched(cuda, kernels_windows(&run, cuda->scratch, SCRATCH_BYTES, cuda->compute), "convolution", error) ? 1 : -1;
 }
 
-/* Copies the pieces of a result to the host; how many elements, or -1: *error. */
+/* Copies the pieces of a result to the host; returns how many elements, or -1: *error. */
 static int64_t fetch(CudaContext *cuda, const void *from, int64_t n, int dtype, double *to, Error *error) {
     char room[PIECE * sizeof(float)];
     const int64_t each = dtype_bytes[dtype], pieces = n < PIECES * PIECE ? (n + PIECE - 1) / PIECE : PIECES;
@@ -346,7 +347,7 @@ static int64_t fetch(CudaContext *cuda, const void *from, int64_t n, int dtype, 
     return at;
 }
 
-/* Factors are exact in every type; sums are rounded, and of 16 bits the result. Transformed ones (Winograd) lose a few bits more. */
+/* Factors are exact in every type; sums are rounded, and for 16-bit types the result. Transformed algorithms (Winograd) lose a few bits more. */
 static int is_right(CudaContext *cuda, const ConvPlan *plan, const ConvTrial *trial, Error *error) {
     const int dtype = plan->key.dtype, result = roles[plan->key.kind][2];
     const double unit = ldexp(1, dtype == KERNEL_F16 ? -9 : dtype == KERNEL_BF16 ? -6 : cuda->options.tf32 ? -8 : -13);
@@ -386,7 +387,7 @@ static double time_candidate(CudaContext *cuda, ConvPlan *plan, int candidate, c
     return least;
 }
 
-/* Chooses among the candidates that are right, the fastest or the first; where there are clocks, our own kernel if it is faster still. */
+/* Chooses among the correct candidates: with clocks the fastest, or our own kernel if it is faster still; without clocks the first. */
 static bool choose(CudaContext *cuda, ConvPlan *plan, const ConvTrial *trial, const cudaEvent_t *clock, Error *error) {
     double best = -1;
     bool wrong = false;
@@ -432,7 +433,7 @@ static bool try_plan(CudaContext *cuda, ConvPlan *plan, bool timed, Error *error
     return ok;
 }
 
-/* Memory for what is chosen; where there is none, our own kernels. */
+/* Allocates workspace for what is chosen; if there is none, chooses our own kernels. */
 static void take_workspace(CudaConv *conv) {
     size_t most = 0, have = conv->workspace ? conv->workspace->bytes : 0;
     for (const ConvPlan *plan = conv->plans; plan; plan = plan->next)
@@ -458,7 +459,7 @@ typedef struct ConvChosen {
     int32_t own, algorithm, math;
 } ConvChosen;
 
-/* Where the heuristics do not name the algorithm here: our own kernel. False: the list has not the shape. */
+/* Takes the list's choice, or our own kernel if the heuristics here do not name the algorithm. False: the shape is not in the list. */
 static bool take_chosen(ConvPlan *plan, const ConvChosen *list, int64_t n) {
     int64_t i = 0;
     while (i < n && memcmp(&list[i].key, &plan->key, sizeof plan->key) != 0)
@@ -475,7 +476,7 @@ static void choices_take(ConvPlan *plans, const ConvChosen *list, int64_t n, boo
         if (!plan->settled) plan->settled = take_chosen(plan, list, n) && settled;
 }
 
-/* A word of the shapes of the list from `first` on: bit i: this process has shape first + i to compute, and not by cuDNN. */
+/* A word for the list's shapes from `first` on; bit i: this process needs shape first + i, but cannot compute it by cuDNN. */
 static uint64_t refused_word(const CudaConv *conv, const ConvChosen *list, int64_t first, int64_t n) {
     uint64_t word = 0;
     if (conv && !conv->handle) return UINT64_MAX;
@@ -486,7 +487,7 @@ static uint64_t refused_word(const CudaConv *conv, const ConvChosen *list, int64
     return word;
 }
 
-/* What one process cannot compute by cuDNN (no memory for the workspace, another library, none), none does. Collective. */
+/* If one process cannot compute a shape by cuDNN (no memory for the workspace, another library, none), no process does. Collective. */
 static bool agree_on(CudaConv *conv, ConvChosen *list, int64_t n, Comm *comm, Error *error) {
     uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
     bool ok = comm_agree(comm, words || error_set(error, EXIT_ENVIRONMENT, "out of memory"), error);
@@ -500,7 +501,7 @@ static bool agree_on(CudaConv *conv, ConvChosen *list, int64_t n, Comm *comm, Er
     return ok;
 }
 
-/* Of shapes that processes have settled in earlier programs, or have not. */
+/* Shares the choices for shapes that processes have settled in earlier programs, or for those that they have not. */
 static bool share_chosen(CudaConv *conv, Comm *comm, bool settled, Error *error) {
     ConvPlan *plans = conv ? conv->plans : NULL;
     int64_t n = 0, at = 0;
@@ -578,8 +579,8 @@ bool cudnn_convolve(CudaContext *cuda, const KernelWindows *run, bool *done, Err
     *done = false;
     if (!is_aligned(run->a) || !is_aligned(run->b) || !is_aligned(run->out)) return true;
     ConvPlan *plan = plan_of(cuda, run);
-    if (!plan || (!plan->settled && cuda->capturing)) return true; /* what is recorded is not done: it cannot be tried now */
-    if (!plan->settled) { /* a call that was not prepared, as no plan has any: the first that is right */
+    if (!plan || (!plan->settled && cuda->capturing)) return true; /* it cannot be tried while capturing, when nothing is executed */
+    if (!plan->settled) { /* a call that was not prepared (plans have none): takes the first correct algorithm */
         if (!try_plan(cuda, plan, false, error)) return false;
         take_workspace(cuda->conv);
         plan->settled = true;
@@ -590,7 +591,7 @@ bool cudnn_convolve(CudaContext *cuda, const KernelWindows *run, bool *done, Err
     memcpy(&at[run->kind == WINDOWS_CONV_W ? TENSOR_Y : TENSOR_W], &run->b, sizeof run->b);
     at[roles[run->kind][2]] = run->out;
     const int status = plan_call(cuda, plan, plan->chosen, at, cuda->conv->workspace ? cuda->conv->workspace->data : NULL);
-    if (status != CUDNN_SUCCESS) /* other ranks have it do theirs: no kernel of ours takes its place */
+    if (status != CUDNN_SUCCESS) /* other ranks use cuDNN here, so our own kernel must not replace it */
         return error_set(error, EXIT_ENVIRONMENT, "device %d: a convolution: cuDNN says %s", cuda->device,
                          cuda->conv->library.GetErrorString(status));
     *done = true;

@@ -1,5 +1,5 @@
-/* elementwise: operators whose result has one element for each of its operands', broadcast: each a chain of one (chain.c), so that alone
- * and in a chain an operator gives the same bits. Casts between f32 and 16 bits have a kernel of their own, which rounds alike. */
+/* elementwise: elementwise operators, with broadcasting. Each is a chain of one (chain.c), so an operator gives the same bits alone and in a
+ * chain. Casts between f32 and 16 bits have a kernel of their own, which rounds in the same way. */
 #include "runtime/cuda/chain.h"
 
 static bool elementwise(const KernelCall *call, Error *error) {

@@ -1,5 +1,5 @@
-/* epilogue: a product and what follows it as one call of cuBLASLt's: a bias, relu, gelu by tanh and its gradient, a bias's gradient, a cast to f32, another tensor
- * that is added. Of 16 bits, too: the library computes what follows of the sum in f32, which is rounded once. */
+/* epilogue: a product and what follows it as one call of cuBLASLt: a bias, relu, gelu by tanh and its gradient, a bias's gradient, a cast to f32, another tensor
+ * that is added. This holds for 16-bit types too: the library applies the epilogue to the sum in f32, which is rounded once. */
 #include "runtime/cuda/matmul.h"
 
 static bool same_place(const Operand *a, const Operand *b) {
@@ -14,7 +14,7 @@ static bool is_row(const Operand *operand, const Operand *out, int64_t n) {
            out->local.dim[out->local.ndim - 1] == n && operand->global.dim[last] == out->global.dim[out->global.ndim - 1];
 }
 
-/* What has been taken of a step: the product, and what its epilogue does. */
+/* What the call covers of a step so far: the product, and what its epilogue does. */
 typedef struct Taking {
     const KernelCall *calls;
     const unsigned *inner;
@@ -23,12 +23,12 @@ typedef struct Taking {
     const Operand *out;              /* of the last call taken: what the launch writes */
     const Operand *read[MAX_IN + 2]; /* besides the product's operands */
     int nread;
-    const Operand *also; /* written besides: before the activation, or a bias's gradient */
+    const Operand *also; /* also written: the activation's operand, or a bias's gradient */
     const Operand *onto; /* of those read: what the product is added to */
-    bool closed;         /* nothing can be taken behind it */
+    bool closed;         /* nothing more can be taken */
 } Taking;
 
-/* Nothing but the first `taken` calls reads the call's result. */
+/* Whether only the first `taken` calls read the call's result. */
 static bool is_private(const Taking *t, int call, int taken) {
     return (t->inner[call] & 1) && !calls_read(t->calls + taken, t->n - taken, t->calls[call].out[0].data);
 }
@@ -47,12 +47,12 @@ static void take_bias(Taking *t) {
     t->taken++;
 }
 
-/* cuBLASLt's epilogues want rows of multiples of 8 elements and 16 bytes of their matrix; not every version looks before it runs. */
+/* cuBLASLt's epilogues need a matrix with rows of a multiple of 8 elements, aligned to 16 bytes; not every version checks this. */
 static bool is_epilogue_matrix(const Taking *t, const Operand *operand) {
     return t->multiply.key.n % 8 == 0 && (uintptr_t)operand->data % 16 == 0;
 }
 
-/* relu, where nothing else reads what it is taken of; gelu's approximation by tanh, which is cuBLASLt's, whose operand can be kept. */
+/* Takes relu, if nothing else reads its operand; or gelu's approximation by tanh, which is cuBLASLt's, and whose operand can be kept. */
 static void take_activation(Taking *t) {
     const KernelCall *next = &t->calls[t->taken];
     bool biased = t->multiply.bias != NULL;
@@ -73,8 +73,8 @@ static void take_activation(Taking *t) {
     t->taken++;
 }
 
-/* What the product is in f32, where nothing else reads what it is in bf16: its sums are not rounded. f16 has less range: what overflows in it, of scaled gradients, is
- * to be seen. */
+/* Takes a cast of the product to f32, if nothing else reads it in bf16: its sums are then not rounded. Not from f16, which has less range: scaled gradients that overflow in
+ * it must be detected. */
 static void take_cast(Taking *t) {
     const KernelCall *next = &t->calls[t->taken];
     if (t->taken != 1 || t->taken >= t->n || next->op != OP_cast || next->out[0].dtype != F32 || t->out->dtype != BF16 ||
@@ -85,7 +85,7 @@ static void take_cast(Taking *t) {
     t->taken++;
 }
 
-/* A tensor of the product's size, to which it is added: of another product's, or what goes past a block. */
+/* Takes the addition of a tensor of the product's size: another product's result, or a residual connection. */
 static void take_addition(Taking *t) {
     const KernelCall *next = &t->calls[t->taken];
     if (t->taken >= t->n || next->op != OP_add || !is_private(t, t->taken - 1, t->taken + 1)) return;
@@ -101,7 +101,7 @@ static void take_addition(Taking *t) {
     t->taken++;
 }
 
-/* The gradient of that gelu, of the product: its operand is the epilogue's matrix. */
+/* Takes the gradient of that gelu, applied to the product; gelu's operand is the epilogue's matrix. */
 static void take_gelu_gradient(Taking *t) {
     const KernelCall *next = &t->calls[t->taken];
     if (t->taken != 1 || t->taken >= t->n || next->op != OP_gelu_grad || !next->attr[0].i || t->out->dtype == F64 ||
@@ -117,7 +117,7 @@ static void take_gelu_gradient(Taking *t) {
     t->taken++;
 }
 
-/* The sum of call 1 in the type of the product's result: what a cast behind it makes of it, where nothing else reads it. NULL: it is of another type. */
+/* The sum of call 1 in the type of the product's result, perhaps after a cast, if nothing else reads the sum. NULL: it has another type. */
 static const Operand *sum_of(const Taking *t) {
     const KernelCall *sum = &t->calls[1], *cast = &t->calls[2];
     if (sum->out[0].dtype == t->out->dtype) return &sum->out[0];
@@ -127,13 +127,13 @@ static const Operand *sum_of(const Taking *t) {
                : NULL;
 }
 
-/* Whether a tensor is one of the product's operands as it lies in memory, a row for each of the k terms, n long. */
+/* Whether a tensor is one of the product's operands as it lies in memory: a row of n elements for each of the k terms. */
 static bool is_rows(const Operand *rows, const void *operand, int64_t k, int64_t n, int64_t leading) {
     return rows->data == operand && rows->local.ndim > 0 && rows->local.dim[rows->local.ndim - 1] == n &&
            shape_elements(&rows->local) == k * n && leading == n;
 }
 
-/* A bias's gradient beside a weight's: the sum of the rows of one of the product's operands. */
+/* Takes a bias's gradient with a weight's: the sum of the rows of one of the product's operands. */
 static void take_bias_gradient(Taking *t) {
     const KernelCall *next = &t->calls[t->taken], *product = &t->calls[0];
     const MatmulKey *key = &t->multiply.key;
@@ -155,7 +155,7 @@ static void take_bias_gradient(Taking *t) {
     t->taken = sum == &next->out[0] ? 2 : 3;
 }
 
-/* The launch writes while it reads: none of its operands may lie where it writes, but for its own matrix, and what is read element by element as it is written. */
+/* The launch writes while it reads, so no operand may overlap what it writes, except its own matrix, and `onto`, which is read element by element before it is written. */
 static bool is_safe(const Taking *t) {
     const KernelCall *product = &t->calls[0];
     const Operand *written[2] = {t->out, t->also};

@@ -1,4 +1,4 @@
-/* errors: see errors.h. The numbers are those of cudaError_t, which never change. */
+/* errors: see errors.h. The numbers are cudaError_t's, which never change. */
 #include "runtime/cuda/errors.h"
 
 bool cuda_failed_kernel(int status) {

@@ -1,10 +1,10 @@
-/* errors: what to try when a call of CUDA's fails. No CUDA here: it is tested without. */
+/* errors: advice for failed CUDA calls. Does not use CUDA, so that it can be tested without. */
 #pragma once
 
 #include <stdbool.h>
 
-/* Whether the status is a kernel's failure, which any later call may report. */
+/* Whether the status is the failure of a kernel, which any later call may report. */
 bool cuda_failed_kernel(int status);
-/* "; the driver is older than ..", or "" where there is nothing to try. status: cudaError_t's number; waited: every kernel is waited for, so that the failing one
- * is named. */
+/* "; the driver is older than ..", or "" if there is no advice. status: cudaError_t's number; waited: every kernel is waited for, so that the failing one
+ * is named already. */
 const char *cuda_advice(int status, bool waited);

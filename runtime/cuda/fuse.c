@@ -1,5 +1,5 @@
-/* fuse: fused steps as few launches: a product with what its epilogue takes, or with operands and a result that lie by strides, then the longest programs of elementwise operators, other
- * operators by their kernels. And, where no plan has fused anything, updates of several tensors, and a bias's gradient beside the product
+/* fuse: fused steps in few launches: a product with what its epilogue can do, or with strided operands and result; then the longest possible chains of elementwise
+ * operators; other operators by their kernels. Also, outside of fused steps: updates of several tensors, and a bias's gradient with the product
  * of a weight's. */
 #include <stdlib.h>
 
@@ -8,13 +8,13 @@
 
 typedef enum { PART_PRODUCT, PART_STRIDED, PART_CHAIN, PART_KERNEL } PartKind;
 
-enum { FEW_LAUNCHES = 4 }; /* of a product by strides: more cost more than copies and one product of these */
+enum { FEW_LAUNCHES = 4 }; /* for a strided product: more would cost more than copying and one product */
 
-/* Calls that follow each other in a step. */
+/* Consecutive calls of a step. */
 typedef struct Part {
     PartKind kind;
     Multiply multiply;
-    ProductShape shape; /* strided: of call */
+    ProductShape shape; /* strided: that of call */
     ChainLaunch launch;
     KernelCall call;
 } Part;
@@ -59,7 +59,7 @@ bool calls_read(const KernelCall *calls, int n, const void *data) {
     return false;
 }
 
-/* The longest run of the calls from the first on that is one launch; 0: none is. What later calls read is stored. */
+/* The longest run of calls from the first on that can be one launch; 0: none. What later calls read is stored. */
 static int take_chain(const KernelCall *calls, int n, const unsigned *inner, ChainLaunch *launch) {
     Chain chain;
     for (int most = n < CHAIN_STEPS ? n : CHAIN_STEPS; most > 0; most--) {
@@ -72,7 +72,7 @@ static int take_chain(const KernelCall *calls, int n, const unsigned *inner, Cha
     return 0;
 }
 
-/* A product behind operators that place its operands' elements, or before those that place its result's, where few launches do it: how many calls. 0: none. */
+/* Takes a product with operators before it that only move its operands' elements, or after it its result's, if few launches suffice: how many calls. 0: none. */
 static int take_strided(CudaContext *cuda, const KernelCall *calls, int n, const unsigned *inner, Part *part) {
     ProductStrides strides;
     const int taken = product_take(calls, n, inner, &part->call, &strides);
@@ -85,7 +85,7 @@ static int take_strided(CudaContext *cuda, const KernelCall *calls, int n, const
     return taken;
 }
 
-/* The part that the calls begin with: how many of them; -1: *error. */
+/* Makes the first part of the calls; returns how many calls it covers; -1: *error. */
 static int take_part(CudaContext *cuda, const KernelCall *calls, int n, const unsigned *inner, Part *part, Error *error) {
     int taken = take_strided(cuda, calls, n, inner, part);
     if (taken > 0) return taken;

@@ -1,4 +1,4 @@
-/* graph: a step recorded once and replayed, points in time, and names for tools that look on. */
+/* graph: a step captured once and replayed, timing marks, and named ranges for profilers. */
 #include "runtime/cuda/cuda.h"
 
 #include <nvtx3/nvToolsExt.h>
@@ -6,7 +6,7 @@
 
 /* ---------------------------------------------------------------- captured steps */
 
-/* Relaxed: allocations and the like of libraries are no part of the step, and may happen while it is recorded. */
+/* Relaxed: allocations and the like by libraries are not part of the step, and may happen while it is captured. */
 bool cuda_capture(void *context, Error *error) {
     CudaContext *cuda = context;
     if (!cuda_ok(cuda, cudaStreamBeginCapture(cuda->compute, cudaStreamCaptureModeRelaxed), "beginning to capture a step", error))
@@ -15,13 +15,13 @@ bool cuda_capture(void *context, Error *error) {
     return true;
 }
 
-/* Lets one stream wait for all that another has queued: in a captured step, it takes part from then on. */
+/* Makes one stream wait for all that another has queued; in a captured step, it is captured too from then on. */
 static bool follow(CudaContext *cuda, cudaStream_t stream, cudaStream_t other, Error *error) {
     return cuda_ok(cuda, cudaEventRecord(cuda->joined, other), "ordering streams", error) &&
            cuda_ok(cuda, cudaStreamWaitEvent(stream, cuda->joined, 0), "ordering streams", error);
 }
 
-/* Whether communications are recorded now: their stream has followed compute. */
+/* Whether communications are being captured: their stream has waited for compute. */
 static bool comm_takes_part(const CudaContext *cuda) {
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     return cudaStreamIsCapturing(cuda->comm, &status) == cudaSuccess && status == cudaStreamCaptureStatusActive;
@@ -36,7 +36,7 @@ bool cuda_captured(void *context, void **result, int *nodes, Error *error) {
     *nodes = 0;
     cuda->capturing = false;
     error_set(error, EXIT_DONE, "%s", "");
-    /* What was recorded after a communication's last event (a point in time) must come before the end too. */
+    /* What was captured after a communication's last event (a timing mark) must come before the end too. */
     if (comm_takes_part(cuda) && !follow(cuda, cuda->compute, cuda->comm, error)) cudaGetLastError(); /* the next call says why */
     cudaError_t status = cudaStreamEndCapture(cuda->compute, &graph);
     if (status == cudaSuccess) status = cudaGraphGetNodes(graph, NULL, &n);
@@ -77,7 +77,7 @@ static bool more_marks(CudaContext *cuda, Error *error) {
 int cuda_mark(void *context, bool comm, Error *error) {
     CudaContext *cuda = context;
     if (cuda->nmarks == cuda->nevents && !more_marks(cuda, error)) return -1;
-    /* In a captured step an event that is read outside of it is a node of its own. */
+    /* In a captured step, an event that is read outside it must be a node of its own. */
     unsigned flags = cuda->capturing ? cudaEventRecordExternal : cudaEventRecordDefault;
     cudaStream_t stream = comm ? cuda->comm : cuda->compute;
     if (comm && cuda->capturing && !comm_takes_part(cuda) && !follow(cuda, cuda->comm, cuda->compute, error)) return -1;

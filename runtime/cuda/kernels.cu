@@ -1,9 +1,9 @@
-/* kernels: the device halves of the operators, one translation unit. Nothing here knows of plans; kernels.h says what each function takes. */
+/* kernels: the device code of the operators, one translation unit. It is independent of plans; kernels.h documents each function's arguments. */
 #include <cuda_runtime.h>
 
 #include "runtime/cuda/kernels.h"
 
-/* Tests compile this file with an ordinary C++ compiler over a stand-in for a device, which launches in its own way. */
+/* Tests compile this file with an ordinary C++ compiler for a stand-in device, which has its own LAUNCH. */
 #ifndef LAUNCH
 #define LAUNCH(kernel, grid, block, shared_bytes, stream, ...) kernel<<<grid, block, shared_bytes, stream>>>(__VA_ARGS__)
 #endif

@@ -1,5 +1,5 @@
-/* kernels: what kernels.cu offers to the host halves, in C. Each function queues launches on a stream and returns what
- * cudaGetLastError() says of them, which forgets it: a caller that drops the result drops the failure, so compilers warn of it. */
+/* kernels: the functions of kernels.cu for host code, in C. Each queues launches on a stream and returns cudaGetLastError(). That call
+ * resets the error, so a caller that ignores the result loses the failure; compilers warn of it. */
 #pragma once
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
@@ -28,7 +28,7 @@ enum { KERNEL_NDIM = 9 };
 typedef struct KernelLoops {
     int ndim;
     int64_t size[KERNEL_NDIM], stride[2][KERNEL_NDIM];
-    KernelDivisor divisor[KERNEL_NDIM]; /* of size: move.cuh's own */
+    KernelDivisor divisor[KERNEL_NDIM]; /* of size: set by move.cuh */
 } KernelLoops;
 
 #ifdef __CUDACC__
@@ -36,9 +36,9 @@ typedef struct KernelLoops {
 #else
 #define KERNEL_BOTH
 #endif
-/* Element i of an operand to try a product on: sixteenths up to `sixteenths`, one in `every` not 0. Their products, and sums of not too many, are exact in every type of reals. */
+/* Element i of an operand for a trial product: up to `sixteenths` sixteenths, one in `every` not 0. Their products, and sums of not too many, are exact in every type of reals. */
 KERNEL_BOTH static inline float kernel_trial(int64_t i, uint32_t salt, uint32_t every, uint32_t sixteenths) {
-    uint64_t x = (uint64_t)i + ((uint64_t)salt << 56); /* mixed as MurmurHash3 ends */
+    uint64_t x = (uint64_t)i + ((uint64_t)salt << 56); /* MurmurHash3's final mix */
     x = (x ^ x >> 33) * 0xff51afd7ed558ccd;
     x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53;
     x ^= x >> 33;
@@ -57,7 +57,7 @@ extern "C" {
 
 /* elementwise.cuh, chain.cuh */
 
-/* What is done to elements. a, b, c: the operands; reals only from ELEMENT_REAL on. */
+/* Operations on elements. a, b, c: the operands; from ELEMENT_REAL on only for reals. */
 typedef enum ElementOp {
     ELEMENT_NONE,
     ELEMENT_COPY,
@@ -79,7 +79,7 @@ typedef enum ElementOp {
 #define UNARY_OP_Y(name, title, types, ...) ELEMENT_OF_##types(name)
 #define BINARY_OP(name, title, types, ...) ELEMENT_OF_##types(name)
 #include "ir/elementwise.def"
-    ELEMENT_REAL, /* no operator: those that follow are of reals only */
+    ELEMENT_REAL, /* no operation: those that follow are only for reals */
 #undef ELEMENT_OF_NUMBER
 #undef ELEMENT_OF_REAL
 #define ELEMENT_OF_NUMBER(name)
@@ -100,16 +100,16 @@ typedef enum ElementOp {
 
 enum { CHAIN_SLOTS = 8, CHAIN_NODES = 32, CHAIN_STORES = 8, CHAIN_CONSTANTS = 8, CHAIN_RESULT = CHAIN_SLOTS };
 
-/* An operand of a launch: which of its elements belongs to element i of the results. */
+/* How a launch finds the element of an operand that belongs to element i of the results. */
 typedef enum ChainMode {
-    CHAIN_LINEAR, /* element i */
-    CHAIN_ROWS,   /* by the loops; a multiple of 16 bytes' worth of elements has the innermost loop */
+    CHAIN_LINEAR, /* it is element i */
+    CHAIN_ROWS,   /* by the loops; the innermost loop's size is a multiple of 16 bytes' worth of elements */
     CHAIN_ANY     /* by the loops */
 } ChainMode;
 typedef struct LaunchLoad {
     const void *data;
     uint8_t mode, dtype;
-    uint8_t packed; /* packs lie at multiples of their size */
+    uint8_t packed; /* packs (vectors of elements) are aligned to their size */
     uint8_t ndim;   /* loops, outermost first */
     int64_t size[KERNEL_NDIM], stride[KERNEL_NDIM];
     KernelDivisor divisor[KERNEL_NDIM];
@@ -117,7 +117,7 @@ typedef struct LaunchLoad {
 typedef struct LaunchStep {
     uint8_t op;    /* ElementOp */
     uint8_t in[3]; /* slots; CHAIN_RESULT: the result of the step before */
-    uint8_t slot;  /* that takes the result; CHAIN_RESULT: none */
+    uint8_t slot;  /* for the result; CHAIN_RESULT: none */
     uint8_t constant[2];
     uint8_t first_store, nstores;
     uint8_t round; /* KERNEL_F16, KERNEL_BF16: the result, of an f32 launch, is rounded to this type; else 0 */
@@ -126,11 +126,11 @@ typedef struct LaunchStore {
     void *data;
     uint8_t dtype, packed;
 } LaunchStore;
-/* Operators on n elements, all of one type but for bools, which are 0 and 1 of it; loads and stores may be of others. Types of 16 bits are computed as f32. Load l fills slot l before step 0. */
+/* Operators on n elements of one type; bools are 0 and 1 of that type. Loads and stores may have other types. 16-bit types are computed as f32. Load l fills slot l before step 0. */
 typedef struct ChainLaunch {
     int64_t n;
     uint8_t dtype, nloads, nsteps, nstores;
-    uint8_t wide; /* n is 2^31 or more: divisors are of no use */
+    uint8_t wide; /* n is 2^31 or more: divisors cannot be used */
     LaunchLoad load[CHAIN_SLOTS];
     LaunchStep step[CHAIN_NODES];
     LaunchStore store[CHAIN_STORES];
@@ -148,26 +148,26 @@ typedef struct UpdateTensor {
     const void *w, *g, *m, *v;
     void *new_w, *new_m, *new_v;
     int64_t n;
-    unsigned first_block; /* kernels_update's */
+    unsigned first_block; /* set by kernels_update */
     int packed;           /* all begin at multiples of 16 bytes */
 } UpdateTensor;
 /* The same update of several tensors, none of which overlaps another's. */
 typedef struct UpdateTable {
     int kind, dtype, ntensors;
     int decoupled;            /* adamw: the parameter itself decays, not the gradient */
-    int direction;            /* lamb: what adamw would take off a parameter at lr 1 goes to new_w */
+    int direction;            /* lamb: new_w is what adamw would subtract from a parameter at lr 1 */
     int nesterov;             /* momentum */
-    const void *rate;         /* one number on the device, lr is multiplied by it, NULL: 1. Clipping: the sum of squares */
+    const void *rate;         /* one number on the device that multiplies lr, NULL: 1. Clipping: the sum of squares */
     const void *count;        /* adam: the number of the update, from 1 */
-    const void *of_w, *of_u;  /* lamb: squares of the norms of w and g, whose ratio lr is multiplied by; adafactor: the same; else NULL */
+    const void *of_w, *of_u;  /* lamb: squares of the norms of w and g, whose ratio multiplies lr; adafactor: the same; else NULL */
     double eps2, d, elements; /* adafactor: elements of the whole parameter; else 0 */
     double lr, momentum, beta1, beta2, eps, decay;
-    double norm; /* of clipping */
+    double norm; /* for clipping */
     UpdateTensor tensor[UPDATE_TENSORS];
 } UpdateTable;
 LAUNCHED kernels_update(UpdateTable *table, cudaStream_t stream);
 
-/* out = the sum of x's squares, one number each, in an order that depends on n alone. partial: room for UPDATE_TENSORS * SQUARES_BLOCKS numbers. */
+/* out = the sum of x's squares, one number for each tensor, in an order that depends only on n. partial: room for UPDATE_TENSORS * SQUARES_BLOCKS numbers. */
 typedef struct SquaresTable {
     int dtype, ntensors;
     double *partial;
@@ -176,14 +176,14 @@ typedef struct SquaresTable {
         void *out;
         int64_t n;
         int packed;
-        unsigned first_block, nblocks; /* kernels_squares' */
+        unsigned first_block, nblocks; /* set by kernels_squares */
     } tensor[UPDATE_TENSORS];
 } SquaresTable;
 LAUNCHED kernels_squares(SquaresTable *table, cudaStream_t stream);
 
 /* casts.cuh */
 
-/* Tensors of f32 in 16 bits, or of 16 bits in f32, none of which overlaps another's. */
+/* Casts of several tensors from f32 to 16 bits, or back; none overlaps another. */
 typedef struct CastTable {
     int from, to, ntensors;
     struct CastTensor {
@@ -191,7 +191,7 @@ typedef struct CastTable {
         void *out;
         int64_t n;
         int packed;           /* both begin at multiples of 16 bytes */
-        unsigned first_block; /* kernels_casts' */
+        unsigned first_block; /* set by kernels_casts */
     } tensor[UPDATE_TENSORS];
 } CastTable;
 LAUNCHED kernels_casts(CastTable *table, cudaStream_t stream);
@@ -201,8 +201,8 @@ LAUNCHED kernels_casts(CastTable *table, cudaStream_t stream);
 typedef enum { KERNEL_SUM, KERNEL_MAX, KERNEL_MIN, KERNEL_FIRST } KernelReduction;
 /* Scratch memory of reductions in two stages: counters that are 0 between kernels, then partial results. */
 enum { SCRATCH_COUNTERS = 4096 };
-/* What a reduction leaves: each iteration of `kept` (tensor 0 the result, 1 the operand) is a result, reduced over the iterations of `gone` (0: unused, 1: the
- * operand). SUM: over the divisor. FIRST: of bytes, into int32_t: the first iteration of gone whose byte is not 0, plus `origin`, or INT32_MAX. */
+/* A reduction: each iteration of `kept` (tensor 0 the result, 1 the operand) gives a result, reduced over the iterations of `gone` (0: unused, 1: the
+ * operand). SUM: divided by the divisor. FIRST: of bytes, into int32_t: the first iteration of gone whose byte is not 0, plus `origin`, or INT32_MAX. */
 typedef struct KernelReduce {
     void *out;
     const void *in;
@@ -211,28 +211,28 @@ typedef struct KernelReduce {
     KernelReduction reduction;
     double divisor;
     int64_t origin;
-    bool columns; /* neighbouring results are of neighbouring elements */
+    bool columns; /* neighbouring results come from neighbouring elements */
 } KernelReduce;
 LAUNCHED kernels_reduce(const KernelReduce *reduce, void *scratch, int64_t scratch_bytes, cudaStream_t stream);
 
 /* softmax.cuh */
 
 typedef enum { ROWS_SOFTMAX, ROWS_LOG_SOFTMAX, ROWS_SOFTMAX_GRAD, ROWS_LOG_SOFTMAX_GRAD } KernelRows;
-/* A tensor [outer, n, inner], rows of n elements `inner` apart; none of them 0. x: of a gradient y; dy: of a gradient, else unused. out may be x or dy. Types of reals. */
+/* A tensor [outer, n, inner], with rows of n elements `inner` apart; no size is 0. x: for a gradient, y; dy: for a gradient, else unused. out may be x or dy. Types of reals. */
 LAUNCHED kernels_rows(void *out, const void *x, const void *dy, KernelRows rows, int dtype, int64_t outer, int64_t n, int64_t inner,
                       cudaStream_t stream);
 
 /* attention.cuh */
 
-/* Plainly: any type of reals, any width, sums of doubles. In tiles: no f64, d and e up to ATTENTION_WIDTH, sums of floats; by tensor cores, f32 as tf32. */
+/* PLAIN: any type of reals, any width, sums in double. TILES: no f64, d and e up to ATTENTION_WIDTH, sums in float. TENSORS: the same by tensor cores, f32 as tf32. */
 typedef enum { ATTENTION_PLAIN, ATTENTION_TILES, ATTENTION_TENSORS } AttentionWay;
 enum { ATTENTION_WIDTH = 128 };
-/* d and e above 0. scratch: as of kernels_reduce. */
+/* d and e are above 0. scratch: as for kernels_reduce. */
 LAUNCHED kernels_attention(const AttentionCall *attention, AttentionWay way, void *scratch, int64_t scratch_bytes, cudaStream_t stream);
 
 /* rope.cuh */
 
-/* rows of `pairs` pairs, whose places, from `first` on, go round; sign: -1 turns the other way. Types of reals. */
+/* `rows` rows of `pairs` pairs; row i has place first + i % places. sign -1 rotates the other way. Types of reals. */
 typedef struct KernelRope {
     const void *x;
     void *out;
@@ -244,12 +244,12 @@ LAUNCHED kernels_rope(const KernelRope *rope, cudaStream_t stream);
 
 /* norm.cuh */
 
-/* Rows and their elements are there, but for rows of a gradient. */
+/* Neither rows nor their elements are 0 in number, except the rows of a gradient. */
 LAUNCHED kernels_norm(const NormCall *norm, void *scratch, int64_t scratch_bytes, cudaStream_t stream);
 
 /* batchnorm.cuh */
 
-/* Of channels none is empty. */
+/* No channel is empty. */
 LAUNCHED kernels_batch_norm(const BatchNormCall *norm, void *scratch, int64_t scratch_bytes, cudaStream_t stream);
 
 /* move.cuh */
@@ -258,14 +258,14 @@ LAUNCHED kernels_batch_norm(const BatchNormCall *norm, void *scratch, int64_t sc
 LAUNCHED kernels_copy(void *out, const void *in, int item_bytes, const KernelLoops *loops, cudaStream_t stream);
 /* The same, divided; types of reals. */
 LAUNCHED kernels_copy_divided(void *out, const void *in, int dtype, const KernelLoops *loops, double by, cudaStream_t stream);
-/* n items with these bits. */
+/* Sets n items to these bits. */
 LAUNCHED kernels_fill(void *out, int64_t n, int item_bytes, uint64_t bits, cudaStream_t stream);
-/* Rows of `run` bytes, so many bytes apart. */
+/* A copy of rows of `run` bytes; strides in bytes. */
 typedef struct KernelJoint {
     void *out;
     const void *in;
     int64_t run, out_stride, in_stride;
-    KernelDivisor divisor; /* kernels_join's */
+    KernelDivisor divisor; /* set by kernels_join */
 } KernelJoint;
 enum { MAX_JOINTS = 8 };
 typedef struct KernelJoints {
@@ -276,25 +276,25 @@ LAUNCHED kernels_join(const KernelJoint *joints, int n, int64_t rows, cudaStream
 
 /* lookup.cuh */
 
-/* Indices, of 4 or 8 bytes; those in [begin, begin + length) are here, and their element is at index - begin. */
+/* Indices, of 4 or 8 bytes. This rank has those in [begin, begin + length), whose element is at index - begin. */
 typedef struct KernelIndex {
     const void *data;
     int64_t n, begin, length;
     bool wide; /* 8 bytes */
 } KernelIndex;
-/* narrow[i] = wide[i, index[i]], 0 where that is not here; wide [n, length]. item_bytes 2, 4 or 8. */
+/* narrow[i] = wide[i, index[i]], 0 if this rank does not have it; wide [n, length]. item_bytes 2, 4 or 8. */
 LAUNCHED kernels_pick(void *narrow, const void *wide, const KernelIndex *index, int item_bytes, cudaStream_t stream);
 /* wide[i, index[i]] = narrow[i], or `bits` where narrow is NULL, and 0 elsewhere. item_bytes 1, 2, 4 or 8. */
 LAUNCHED kernels_place(void *wide, const void *narrow, uint64_t bits, const KernelIndex *index, int item_bytes, cudaStream_t stream);
-/* rows[i] = table[index[i]], 0 where that is not here; rows of `width` items of 2, 4 or 8 bytes, table [length, width]. */
+/* rows[i] = table[index[i]], 0 if this rank does not have it; rows of `width` items of 2, 4 or 8 bytes, table [length, width]. */
 LAUNCHED kernels_lookup(void *rows, const void *table, const KernelIndex *index, int64_t width, int item_bytes, cudaStream_t stream);
-/* table[r] = the sum of rows[i] over all i with index[i] = r; types of reals. Sums of more than 2048 rows are rounded to the type again for each 2048 of them. */
+/* table[r] = the sum of rows[i] over all i with index[i] = r; types of reals. Sums of more than 2048 rows are rounded to the type after each 2048 of them. */
 LAUNCHED kernels_lookup_grad(void *table, const void *rows, const KernelIndex *index, int64_t width, int dtype, cudaStream_t stream);
 
 /* loss.cuh */
 
-/* Logits x [label.n, label.length], those of `classes` that are here. loss, most, sum: a number a row, f32 of types of 16 bits; dx NULL: results, else operands, loss being dy.
- * dx may be x. */
+/* Logits x [label.n, label.length]: this rank's, of `classes`. loss, most, sum: one number a row, f32 for 16-bit types. dx NULL: they are results; else they are operands, and loss
+ * is dy. dx may be x. */
 typedef struct KernelLoss {
     KernelIndex label;
     const void *x;
@@ -307,10 +307,10 @@ LAUNCHED kernels_loss(const KernelLoss *loss, cudaStream_t stream);
 
 /* lookup.cuh */
 
-/* A table, w, and its slots, m and v of lazy_adam, by the rows g that an index names; no other row is touched. */
+/* Updates a table w, and its slots m and v for lazy_adam, by gradient rows g whose table rows an index names; no other row is touched. */
 typedef struct TableUpdate {
     KernelIndex index;
-    void *w, *m, *v; /* new; the old ones lie there. m NULL: sgd */
+    void *w, *m, *v; /* updated in place. m NULL: sgd */
     const void *g;
     int64_t width;
     int dtype;
@@ -321,19 +321,19 @@ LAUNCHED kernels_table_update(const TableUpdate *update, cudaStream_t stream);
 
 /* gather.cuh; no tensor is empty */
 
-/* wide: [outer, index.length, each, width], of an axis that begins at index.begin; index: [outer, n, each]; narrow: [outer, n, each, width]. All types of numbers. */
+/* wide: [outer, index.length, each, width]; this rank's part of the axis begins at index.begin; index: [outer, n, each]; narrow: [outer, n, each, width]. All types of numbers. */
 typedef struct KernelGather {
     KernelIndex index;
     void *wide, *narrow;
     int64_t outer, n, each, width;
     int dtype;
 } KernelGather;
-LAUNCHED kernels_gather(const KernelGather *gather, cudaStream_t stream);      /* from wide; 0 where an index's element is not here */
+LAUNCHED kernels_gather(const KernelGather *gather, cudaStream_t stream); /* narrow from wide; 0 if this rank does not have the element */
 LAUNCHED kernels_gather_grad(const KernelGather *gather, cudaStream_t stream); /* wide = the sums of narrow's */
 
 LAUNCHED
 kernels_put(const KernelGather *put,
-            cudaStream_t stream); /* narrow's rows into wide, each = 1 and one index for all lines; of equal indices the last one's */
+            cudaStream_t stream); /* narrow's rows into wide; each = 1, all lines share the index; of equal indices the last counts */
 
 /* x, out: [outer, length, inner], sums along length. */
 typedef struct KernelCumsum {
@@ -358,22 +358,22 @@ LAUNCHED kernels_topk(const KernelTopk *topk, cudaStream_t stream);
 /* matmul.cuh */
 
 enum { PRODUCT_LETTERS = 16 };
-/* A contraction as loops: those of the result, with strides in a, b and it, and those that are summed, with strides in a and b. */
+/* A contraction as loops: over the result, with strides in a, b and the result, and over what is summed, with strides in a and b. */
 typedef struct ProductLoops {
     int nkept, ngone;
     int64_t elements, depth; /* iterations of each */
     int64_t kept_size[PRODUCT_LETTERS], kept_stride[3][PRODUCT_LETTERS];
     int64_t gone_size[PRODUCT_LETTERS], gone_stride[2][PRODUCT_LETTERS];
 } ProductLoops;
-/* dtype: of the factors; wide: of factors in 16 bits the result is f32. */
+/* dtype: of the factors; wide: the factors have 16 bits and the result is f32. */
 LAUNCHED kernels_product(const ProductLoops *loops, int dtype, bool wide, const void *a, const void *b, void *out, cudaStream_t stream);
 
-/* n elements of kernel_trial. */
+/* Writes n elements of kernel_trial. */
 LAUNCHED kernels_trial(void *out, int64_t n, int dtype, uint32_t salt, uint32_t every, uint32_t sixteenths, cudaStream_t stream);
 
 /* pitch.cuh */
 
-/* Rows of items of 2 or 4 bytes, so many items apart. */
+/* Copies rows of items of 2 or 4 bytes; pitches in items. */
 typedef struct KernelPitch {
     void *to;
     const void *from;
@@ -393,23 +393,23 @@ typedef enum {
     WINDOWS_AVERAGE,
     WINDOWS_AVERAGE_BACK
 } WindowsKind;
-/* The n elements of a result from the operands a and b, as the operator has them; b NULL: it has one. Types of reals. */
+/* Computes the n elements of a result from the operands a and b, in the operator's order; b NULL: it has one. Types of reals. */
 typedef struct KernelWindows {
     Planes planes;
     WindowsKind kind;
     int dtype;
     int with_padding; /* a mean counts the padding too */
-    int64_t divisor;  /* not 0: it counts so many */
+    int64_t divisor;  /* not 0: a mean divides by it */
     int64_t n;
     void *out;
     const void *a, *b;
 } KernelWindows;
-/* scratch: as of kernels_reduce. */
+/* scratch: as for kernels_reduce. */
 LAUNCHED kernels_windows(const KernelWindows *windows, void *scratch, int64_t scratch_bytes, cudaStream_t stream);
 
 /* random.cuh */
 
-/* A box of a tensor, uniform from 0 to 1: of Philox with this key each element's number is what numbers_at says (Numbers in runtime/backend.h). */
+/* A box of a tensor, uniform from 0 to 1, by Philox with this key; numbers_at says which of its numbers an element is (Numbers in runtime/backend.h). */
 typedef struct KernelUniform {
     void *out;
     int dtype, ndim, row_dim;
@@ -422,8 +422,8 @@ LAUNCHED kernels_uniform(const KernelUniform *uniform, cudaStream_t stream);
 /* pull.cuh: what communicators move and add up */
 
 enum { PULL_TERMS = 8 };
-/* Elements of a target that are copied from one source, or reduced from several in their order: of nested loops around runs of `unit` elements, in row-major order,
- * the elements [first, first + count). Starts (of the loops' first run) and steps in elements. Memory: any that the device reaches. See pull.h. */
+/* Elements of a target that are copied from one source, or reduced from several in order: elements [first, first + count), in row-major order, of nested loops around
+ * runs of `unit` elements. Starts (of the loops' first run) and steps are in elements. Memory: any that the device can access. See pull.h. */
 typedef struct KernelPull {
     void *target;
     const void *source[PULL_TERMS];
@@ -432,8 +432,8 @@ typedef struct KernelPull {
     int64_t extent[KERNEL_NDIM], unit, first, count;
     int nouter, nsources;
     int dtype, reduction; /* as DType and Reduction number them */
-    int add;              /* onto what the target holds */
-    /* pulls_prepare's. */
+    int add;              /* the sources are added to the target */
+    /* Set by pulls_prepare. */
     int width; /* elements of one access */
     unsigned first_block, nblocks;
     int narrow; /* all positions are below 2^31 */
@@ -441,7 +441,7 @@ typedef struct KernelPull {
 } KernelPull;
 /* One pull, passed by value. */
 LAUNCHED kernels_pull(const KernelPull *pull, cudaStream_t stream);
-/* n pulls in one launch: none may read or write what another writes. table: on the device; nblocks: what pulls_prepare said. */
+/* n pulls in one launch; none may read or write what another writes. table: on the device; nblocks: from pulls_prepare. */
 LAUNCHED kernels_pulls(const KernelPull *table, int n, int64_t nblocks, cudaStream_t stream);
 
 #ifdef __cplusplus

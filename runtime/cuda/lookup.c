@@ -3,7 +3,7 @@
 #include "runtime/cuda/kernels.h"
 #include "runtime/element.h"
 
-/* The indices, and what part of dimension d of the tensor that they point into is here. */
+/* The indices, and this rank's part of dimension d of the tensor that they index. */
 static KernelIndex index_of(const Operand *index, const Operand *into, int d) {
     return (KernelIndex){index->data, shape_elements(&index->local), into->box.begin[d], into->local.dim[d], index->dtype == I64};
 }
@@ -72,7 +72,7 @@ bool kernel_embedding_grad(const KernelCall *call, Error *error) {
     return cuda_launched(cuda, status, "embedding_grad", error);
 }
 
-/* The operand of this name; NULL: the operator has none, or it was left out. */
+/* The operand of this name; NULL: the operator has none, or it is missing. */
 static const void *named(const KernelCall *call, const char *name) {
     const int at = op_in(call->op, name);
     return at < 0 || at >= call->nin ? NULL : call->in[at].data;
@@ -83,7 +83,7 @@ static double attribute(const KernelCall *call, const char *name) {
     return at < 0 ? 0 : call->attr[at].f;
 }
 
-/* The table and its slots are the first operands and the results; behind them come g and the index. */
+/* Updates a table. It and its slots are the first operands and the results; g and the index follow them. */
 static bool table_update(const KernelCall *call, bool slots, Error *error) {
     CudaContext *cuda = call->context;
     const Operand *w = &call->in[0], *g = &call->in[call->nout];

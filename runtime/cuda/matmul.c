@@ -1,7 +1,7 @@
 /* matmul: products of two tensors by cuBLASLt.
  *
- * cuBLASLt's matrices are column-major. A row-major m x n result with rows of `leading` elements is to it an n x m matrix; so it is asked
- * for right^T left^T, and its "A" is our right operand. The answer of its heuristics is kept for each shape, also that there is none. */
+ * cuBLASLt's matrices are column-major. It sees a row-major m x n result with rows of `leading` elements as an n x m matrix; so it computes
+ * right^T left^T, and its "A" is our right operand. The answer of its heuristics is kept for each shape, even if there is no algorithm. */
 #include "runtime/cuda/matmul.h"
 
 #include <stdlib.h>
@@ -89,8 +89,8 @@ static cublasStatus_t make_desc(const CudaContext *cuda, MatmulPlan *plan) {
     return status;
 }
 
-/* Sums of parts in place depend on which part is done first: those algorithms are left out, so that two runs give the same bits. Parts of a result in 16 bits are added up
- * as f32 and not in its type. */
+/* Algorithms that sum parts in place are excluded: their sums depend on which part is done first, and two runs must give the same bits. Parts of a 16-bit result are summed
+ * as f32, not in its type. */
 static cublasStatus_t make_preference(const MatmulKey *key, cublasLtMatmulPreference_t *preference) {
     static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
@@ -116,7 +116,7 @@ static cudaDataType_t type_of(int32_t dtype) {
     return dtype == F64 ? CUDA_R_64F : dtype == F16 ? CUDA_R_16F : dtype == BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-/* CUBLAS_STATUS_NOT_SUPPORTED where no algorithm does it. extra: what the epilogue reads or writes, which its choice may look at. */
+/* CUBLAS_STATUS_NOT_SUPPORTED: no algorithm can do it. bias, matrix: what the epilogue reads or writes; the heuristics may examine their addresses. */
 static cublasStatus_t plan_fill(const CudaContext *cuda, MatmulPlan *plan, const void *bias, const void *matrix) {
     const MatmulKey *key = &plan->key;
     const cudaDataType_t type = type_of(key->dtype);
@@ -162,7 +162,7 @@ MatmulPlan *matmul_plan(CudaContext *cuda, const Multiply *multiply, cublasStatu
     memcpy(&plan->key, key, sizeof *key);
     *status = plan->status = plan_fill(cuda, plan, multiply->bias, multiply->matrix);
     if (*status != CUBLAS_STATUS_SUCCESS && *status != CUBLAS_STATUS_NOT_SUPPORTED && *status != CUBLAS_STATUS_INVALID_VALUE) {
-        plan_destroy(plan); /* the device's failure, not the shape's */
+        plan_destroy(plan); /* a failure of the device, not due to the shape */
         return NULL;
     }
     vec_push(&matmul->arena, &matmul->plans, plan);
@@ -232,7 +232,7 @@ bool matmul_queue(CudaContext *cuda, const Multiply *multiply, Error *error) {
 
 /* ---------------------------------------------------------------- a contraction */
 
-/* The longest of the loops around a product, which cuBLASLt goes through itself; -1: none. */
+/* The longest loop around a product, which cuBLASLt can run itself as a batch; -1: none. */
 static int widest(const Nest *batch) {
     int best = -1;
     for (int d = 0; d < batch->ndim; d++)
@@ -242,7 +242,7 @@ static int widest(const Nest *batch) {
     return best;
 }
 
-/* The call for the first item; *loops: those around it that are left. batched: one of them is cuBLASLt's. */
+/* The call for the first item; *loops: the remaining loops around it. batched: cuBLASLt runs one loop itself. */
 void matmul_first(const KernelCall *call, const ProductShape *shape, bool batched, Multiply *first, Nest *loops) {
     const Gemm *g = &shape->gemm;
     int left = g->swapped ? B : A, right = g->swapped ? A : B, wide = batched ? widest(&shape->batch) : -1;
@@ -272,7 +272,7 @@ void matmul_first(const KernelCall *call, const ProductShape *shape, bool batche
                       (const int64_t[]){shape->batch.stride[A][d], shape->batch.stride[B][d], shape->batch.stride[OUT][d]});
 }
 
-/* Whether cuBLASLt does the first item, with its batch at once: it may refuse matrices that lie within each other's rows. */
+/* Whether cuBLASLt can do the first item with its batch in one call: it may refuse matrices that lie within each other's rows. */
 static bool is_possible(CudaContext *cuda, const Multiply *first) {
     Multiply one = *first;
     cublasStatus_t status;
@@ -280,7 +280,7 @@ static bool is_possible(CudaContext *cuda, const Multiply *first) {
     return pitch_possible(cuda, &one) || matmul_plan(cuda, &one, &status) != NULL;
 }
 
-/* The call for the first item, with as much of the batch as cuBLASLt does at once. */
+/* The call for the first item, with its batch if cuBLASLt can do that in one call. */
 static void find_loops(CudaContext *cuda, const KernelCall *call, const ProductShape *shape, Multiply *first, Nest *loops) {
     matmul_first(call, shape, true, first, loops);
     if (!is_possible(cuda, first) && first->key.batch > 1) matmul_first(call, shape, false, first, loops);
@@ -317,7 +317,7 @@ bool matmul_run(CudaContext *cuda, const KernelCall *call, const ProductShape *s
     return true;
 }
 
-/* No matrix product does it: a thread an element of the result. */
+/* Computes what is no matrix product: one thread for each element of the result. */
 static bool run_plain(CudaContext *cuda, const KernelCall *call, Error *error) {
     Nest kept, gone;
     ProductLoops loops = {0};
@@ -357,12 +357,12 @@ bool kernel_einsum(const KernelCall *call, Error *error) {
     case PRODUCT_GEMM:
         break;
     }
-    /* Several products that are added up would be rounded after each. */
+    /* A sum of several products would be rounded after each. */
     if (dtype_is_half(out->dtype) && nest_count(&shape.depth, 0, shape.depth.ndim) > 1) return run_plain(cuda, call, error);
     return matmul_run(cuda, call, &shape, error);
 }
 
-/* Its shape is known to settle (choice.c). */
+/* Makes the call's shape known to cuda_settle (choice.c). */
 bool cuda_prepare(const KernelCall *call, Error *error) {
     ProductShape shape;
     (void)error;

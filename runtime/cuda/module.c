@@ -1,4 +1,4 @@
-/* module: what prun finds by its name, and what it tells of devices. */
+/* module: the symbol that prun looks up, and the list of devices. */
 #include "runtime/cuda/cuda.h"
 #include "runtime/abi.h"
 
@@ -64,7 +64,7 @@ static bool list_device(Text *text, int device, Error *error) {
     return true;
 }
 
-/* Which devices reach each other's memory: a row a device. */
+/* Lists which devices can access each other's memory, one row for each device. */
 static void list_peers(Text *text, int n) {
     if (n < 2) {
         text_printf(text, "peer access: one device\n");
@@ -82,7 +82,7 @@ static void list_peers(Text *text, int n) {
                                      : "between some devices");
 }
 
-/* Whether memory can be named to other processes; that they can map it, ranks see when they start. */
+/* Lists whether handles of memory can be made for other processes; whether these can map it, ranks find out when they start. */
 static void list_ipc(Text *text) {
     void *data = NULL;
     cudaIpcMemHandle_t handle;

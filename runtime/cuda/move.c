@@ -1,5 +1,5 @@
-/* move: operators that only move elements (and mean_grad, which divides them on the way). Each is loops over a result and an operand, or
- * rows of several tensors; move.cuh does the rest. */
+/* move: operators that only move elements (and mean_grad, which divides them on the way). Each becomes loops over a result and an operand, or
+ * rows of several tensors; move.cuh runs them. */
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/element.h"
@@ -105,9 +105,9 @@ bool kernel_slice_grad(const KernelCall *call, Error *error) {
            (!slice_common(&call->attr[0], &dx, &dy, &shape) || copy_box(call, &shape, &dx, &dy, error));
 }
 
-/* ---------------------------------------------------------------- tensors behind each other */
+/* ---------------------------------------------------------------- concat and split */
 
-/* The parts along the axis of a whole tensor: the same rows of each, what their boxes have in common side by side in the whole's. out: the whole is the result. */
+/* Copies between a whole tensor and its parts along the axis, row by row, the intersections of their boxes. out: the whole is the result. */
 static bool join(const KernelCall *call, const Operand *whole, const Operand *parts, int n, const Attr *axis, bool out, Error *error) {
     CudaContext *cuda = call->context;
     KernelJoint joints[MAX_JOINTS];
@@ -147,7 +147,7 @@ bool kernel_constant(const KernelCall *call, Error *error) {
                          "constant", error);
 }
 
-/* Inputs and states lie where the executor put them: a step that computes one is a mistake of the plan. */
+/* The executor places inputs and states: a step that computes one is an error in the plan. */
 bool kernel_input(const KernelCall *call, Error *error) {
     return error_set(error, EXIT_REJECTED, "%s is not computed: it is where the executor put it", op_table[call->op].name);
 }

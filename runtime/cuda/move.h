@@ -1,4 +1,4 @@
-/* move: loops as kernels take them. */
+/* move: converts loops to kernel arguments. */
 #pragma once
 #include "runtime/cuda/kernels.h"
 #include "runtime/nest.h"

@@ -8,7 +8,7 @@
 
 /* ---------------------------------------------------------------- the library */
 
-/* ISO C has no conversion from an object's address to a function's; POSIX promises that they look alike. */
+/* ISO C has no conversion from object pointers to function pointers; POSIX guarantees that they have the same representation. */
 static bool symbol_find(void *handle, const char *name, void *function, size_t bytes) {
     void *symbol = dlsym(handle, name);
     memcpy(function, &symbol, bytes);
@@ -17,7 +17,7 @@ static bool symbol_find(void *handle, const char *name, void *function, size_t b
 
 bool nccl_library_open(NcclLibrary *library, Error *error) {
     const char *given = getenv("PRUN_NCCL"), *path = given && *given ? given : "libnccl.so.2";
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* the same one each time: never closed */
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* never closed, as dlopen returns the same one each time */
     *library = (NcclLibrary){0};
     if (!handle) return error_set(error, EXIT_ENVIRONMENT, "NCCL cannot be opened: %.400s", dlerror());
 #define FIND(name) symbol_find(handle, "nccl" #name, &library->name, sizeof library->name)
@@ -26,7 +26,7 @@ bool nccl_library_open(NcclLibrary *library, Error *error) {
                FIND(GroupEnd) && FIND(Send) && FIND(Recv) && FIND(AllReduce) && FIND(ReduceScatter) && FIND(AllGather);
     bool splits = FIND(CommSplit), registers = FIND(MemAlloc) && FIND(MemFree) && FIND(CommRegister) && FIND(CommDeregister);
 #undef FIND
-    (void)splits; /* groups are made otherwise then */
+    (void)splits; /* without it, groups are made by groups_join */
     if (!registers) library->MemAlloc = NULL;
     if (!library->GetVersion || library->GetVersion(&library->version) != ncclSuccess)
         return error_set(error, EXIT_ENVIRONMENT, "%s is not NCCL, or cannot say which version it is", path);
@@ -58,7 +58,7 @@ static const char *advice(ncclResult_t result) {
     }
 }
 
-/* Ends what is under way on the device too: a rank that waits there would wait for ever. */
+/* Also ends what is running on the device, where a waiting rank would wait for ever. */
 static void abort_all(CudaComm *job) {
     Nccl *nccl = job->nccl;
     if (nccl->aborted) return;
@@ -82,7 +82,7 @@ bool nccl_ok(CudaComm *job, ncclComm_t comm, ncclResult_t result, const char *wh
 
 /* ---------------------------------------------------------------- waiting */
 
-/* A moment, longer after the first ones. */
+/* Pauses for a moment, longer after the first turns. */
 static void pause_turn(int64_t turn) {
     if (turn < 1000)
         sched_yield();
@@ -128,18 +128,18 @@ bool nccl_watch(void *watcher, double waited_s, Error *error) {
 
 /* ---------------------------------------------------------------- communicators */
 
-/* No communicator blocks, also those that steps use. The price: NCCL starts a thread of its own for a group (ncclGroupEnd) that has connections to make, newer versions for
- * every group, also where a step is recorded, but not where it is replayed. A communicator that blocks needs none. But its ncclGroupEnd returns only when the other ranks have
- * connected, the first time, and when what was queued before has been taken, where the library's queue is full: a rank that waits there for one that has died or stands still
- * can look neither at the clock nor at the other ranks. Only another thread could end the wait, by ncclCommAbort, and it could not ask how the others are: the communicator
- * below is one thread's. And communicators of both kinds may not meet in one group. */
+/* All communicators are non-blocking, also those that steps use. The price: NCCL starts a thread of its own for a group (ncclGroupEnd) that has connections to make, newer versions for
+ * every group, also when a step is captured, but not when it is replayed. A blocking communicator needs none. But its ncclGroupEnd returns only when the other ranks have
+ * connected (the first time) and, if the library's queue is full, when earlier calls have been taken from it: a rank that waits there for one that has died or hangs
+ * can check neither the deadline nor the other ranks. Only another thread could end the wait, by ncclCommAbort, and it could not check the others, as the communicator
+ * below belongs to one thread. And communicators of both kinds must not be in one group. */
 static ncclConfig_t config_make(void) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     return config;
 }
 
-/* A rank that fails where all make a communicator leaves the others waiting inside the library: the job ends at once, with its words. */
+/* A rank that fails while all make a communicator would leave the others waiting inside the library: so it ends the job at once, with its message. */
 static bool must(CudaComm *job, bool ok, const Error *error) {
     if (!ok) job->base->table->abort(job->base, error->code, error->text);
     return ok;
@@ -152,7 +152,7 @@ static bool join(CudaComm *job, ncclComm_t *comm, int nranks, const ncclUniqueId
     return must(job, ok, error);
 }
 
-/* Room for one more at the end. */
+/* Appends a group. */
 static NcclGroup *group_add(Nccl *nccl, const GroupKey *key, Error *error) {
     NcclGroup *more = realloc(nccl->groups, sizeof *more * ((size_t)nccl->ngroups + 1));
     if (!more) {
@@ -164,7 +164,7 @@ static NcclGroup *group_add(Nccl *nccl, const GroupKey *key, Error *error) {
     return &more[nccl->ngroups++];
 }
 
-/* Rank 0 makes up n ids for all. */
+/* Rank 0 makes n ids and sends them to all. */
 static bool ids_share(CudaComm *job, ncclUniqueId *ids, int n, Error *error) {
     bool ok = true;
     for (int i = 0; ok && job->comm.process == 0 && i < n; i++)
@@ -181,7 +181,7 @@ bool nccl_open(CudaComm *job, Error *error) {
            join(job, &world->comm, job->comm.nranks, &id, job->comm.process, "joining NCCL's communicator of all ranks", error);
 }
 
-/* Where the library cannot split: an id for each group, in the order of their least ranks. */
+/* Makes a group's communicator if the library cannot split: by an id for each group, in the order of their lowest ranks. */
 static bool groups_join(CudaComm *job, NcclGroup *group, int leader, int number, Error *error) {
     int nranks = job->comm.nranks, size = group_key_size(&group->key), ngroups = 0, mine = 0;
     ncclUniqueId *ids = calloc((size_t)(nranks / size), sizeof *ids);
@@ -266,7 +266,7 @@ static void buffer_deregister(Nccl *nccl, NcclBuffer *buffer) {
     buffer->nhandles = 0;
 }
 
-/* Takes it off the list. */
+/* Removes it from the list and frees it. */
 static void buffer_destroy(CudaComm *job, NcclBuffer **at) {
     NcclBuffer *buffer = *at;
     *at = buffer->next;
@@ -308,7 +308,7 @@ void nccl_free(Comm *comm, void *data) {
         buffer_destroy(job, at);
 }
 
-/* Whether each piece of memory is registered with each communicator. */
+/* Registers each piece of memory with each communicator; whether all could be. */
 static bool buffers_register(Nccl *nccl) {
     if (!nccl->library.MemAlloc) return false;
     for (NcclBuffer *buffer = nccl->buffers; buffer; buffer = buffer->next) {
@@ -331,7 +331,7 @@ bool nccl_register(CudaComm *job, Error *error) {
     uint64_t refused = !buffers_register(nccl);
     if (!comm_most(job->base, &refused, error)) return false;
     if (!refused) return true;
-    if (nccl->used) /* steps may have been recorded with what is registered */
+    if (nccl->used) /* captured steps may use what is registered */
         return error_set(error, EXIT_ENVIRONMENT, "NCCL registers no more memory, on some rank; NCCL_LOCAL_REGISTER=0 does without");
     nccl->plain = true;
     for (NcclBuffer *buffer = nccl->buffers; buffer; buffer = buffer->next)

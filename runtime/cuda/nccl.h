@@ -1,5 +1,5 @@
-/* nccl: the library, opened when it is needed, and its communicators: one of all ranks, and one for each kind of groups. Every call is one that does not block;
- * what has not come to an end by the deadline is aborted. */
+/* nccl: the library, opened when needed, and its communicators: one of all ranks, and one for each kind of groups. All calls are non-blocking;
+ * what has not finished by the deadline is aborted. */
 #pragma once
 #include <nccl.h>
 
@@ -7,9 +7,9 @@
 #include "runtime/cuda/nccl_groups.h"
 
 enum {
-    NCCL_OLDEST = 21400,         /* the first with communicators that do not block */
+    NCCL_OLDEST = 21400,         /* the first with non-blocking communicators */
     NCCL_SHARES_DEVICES = 23000, /* the first in which ranks may share a device, NCCL_MULTI_RANK_GPU_ENABLE=1 */
-    NCCL_BUFFER_BYTES = 2 << 20  /* the library gives memory out in such pieces: what is smaller shares one */
+    NCCL_BUFFER_BYTES = 2 << 20  /* the library allocates memory in such pieces: smaller tensors share one */
 };
 
 /* The library's functions, as nccl.h declares them. */
@@ -41,27 +41,27 @@ typedef struct NcclLibrary {
     ncclResult_t (*CommDeregister)(ncclComm_t comm, void *handle);
 } NcclLibrary;
 
-/* A communicator along a group; group 0 is of all ranks. */
+/* The communicator of a group; group 0 has all ranks. */
 typedef struct NcclGroup {
     GroupKey key;
     ncclComm_t comm;
 } NcclGroup;
 
-/* Memory for messages, shared by all requests: they follow each other on one stream. */
+/* Memory for messages. All requests share it, as they run one after the other on one stream. */
 typedef struct NcclStaging {
     struct NcclStaging *next; /* smaller ones, which requests prepared before still use */
     void *data;
     int64_t bytes;
 } NcclStaging;
 
-/* Memory that the library knows, of tensors, arenas and messages: it is read and written in place, and not copied through buffers of the library's. */
+/* Memory registered with the library, for tensors, arenas and messages: the library accesses it in place, without copies through its own buffers. */
 typedef struct NcclBuffer {
     struct NcclBuffer *next;
     void *data;
     int64_t bytes, used;
     int live;       /* tensors in it */
-    bool own;       /* the library's memory */
-    void **handles; /* by communicator, of the first nhandles; NULL: nothing to be given back */
+    bool own;       /* allocated by the library */
+    void **handles; /* by communicator, for the first nhandles; NULL: nothing to deregister */
     int nhandles;
 } NcclBuffer;
 
@@ -76,23 +76,23 @@ typedef struct Nccl {
     NcclStaging *staging;
 } Nccl;
 
-/* Its version, as in 22809 of 2.28.9; 0: there is none, why not in *why. PRUN_NCCL names the file. */
+/* The library's version, such as 22809 for 2.28.9; 0: there is none, *why says why not. PRUN_NCCL names the file. */
 int nccl_version(Error *why);
 bool nccl_library_open(NcclLibrary *library, Error *error);
 /* Makes the communicator of all ranks. Collective. */
 bool nccl_open(CudaComm *job, Error *error);
 /* The number of the communicator along this group, made if there is none yet. Collective over all ranks of the job. -1: *error. */
 int nccl_group(CudaComm *job, const GroupKey *key, Error *error);
-/* Whether a call went well so far; else aborts everything, and *error says which call and what to try. */
+/* Whether a call has not failed so far; else aborts everything, and *error says which call and what to try. */
 bool nccl_ok(CudaComm *job, ncclComm_t comm, ncclResult_t result, const char *what, Error *error);
-/* Waits until what was asked of a communicator is queued. */
+/* Waits until a communicator has queued all calls. */
 bool nccl_settle(CudaComm *job, ncclComm_t comm, const char *what, Error *error);
-/* CudaContext.watch: looks for failures of other ranks, and at the clock. */
+/* CudaContext.watch: checks for failures of other ranks, and the deadline. */
 bool nccl_watch(void *watcher, double waited_s, Error *error);
 void *nccl_staging(CudaComm *job, int64_t bytes, Error *error);
-/* Rows of the CommTable: memory of tensors, the library's own where it has any. */
+/* Rows of the CommTable: memory for tensors, allocated by the library if it can. */
 void *nccl_alloc(Comm *comm, int64_t bytes, Error *error);
 void nccl_free(Comm *comm, void *data);
-/* Registers such memory with all communicators that there are. Of what meets in a call all must be registered, or nothing (NCCL's rule): where one rank cannot, none does. Collective. */
+/* Registers such memory with all existing communicators. In one call either all ranks' memory must be registered or none (NCCL's rule): if one rank cannot, none does. Collective. */
 bool nccl_register(CudaComm *job, Error *error);
 void nccl_close(CudaComm *job);

@@ -41,14 +41,14 @@ bool group_key_is_world(const GroupKey *key, int nranks) {
 
 enum { NOWHERE = -1 };
 
-/* The list of a refined layout that a digit stands in. */
+/* The list of a refined layout that has a digit. */
 static int list_of(const Layout *layout, Digit digit) {
     for (int list = 0; list < layout->ndim + NREDUCTIONS; list++)
         if (layout_has(layout, list, digit)) return list;
     return NOWHERE;
 }
 
-/* The digits of `of` that stand elsewhere in `other`, in the order of the lists; only those of lists [first, last). */
+/* The digits of `of` that are in another list, or none, of `other`, in the order of the lists; only those of lists [first, last). */
 static int digits_moved(const Layout *of, const Layout *other, int first, int last, Digit *digits) {
     int n = 0;
     for (int list = first; list < last; list++)
@@ -59,7 +59,7 @@ static int digits_moved(const Layout *of, const Layout *other, int first, int la
     return n;
 }
 
-/* Where a part of a box begins in its memory, -1 when it does not lie there in one run. */
+/* Where a part of a box begins in the box's memory; -1: it is not contiguous there. */
 static int64_t box_place(const Box *whole, const Box *part) {
     int64_t place = 0, stride = 1;
     bool runs = true; /* the part is all of the dimensions after this one */
@@ -80,7 +80,7 @@ static bool box_same(const Box *a, const Box *b) {
     return true;
 }
 
-/* On one rank: the boxes are those of the call. whole: the box that all members have alike, part: of which each has its own. */
+/* Whether the boxes of a rank are what the call needs. whole: the box that all members share; part: each member's own part of it. */
 static bool rank_fits(const GroupCall *call, const Transfer *t, int rank) {
     const Layout *alike = call->kind == GROUP_ALL_GATHER ? t->to : t->from, *other = call->kind == GROUP_ALL_GATHER ? t->from : t->to;
     Box whole, part, leaders;
@@ -95,7 +95,7 @@ static bool rank_fits(const GroupCall *call, const Transfer *t, int rank) {
     return count > 0 && count * call->nmembers == n && box_place(&whole, &part) == number * count;
 }
 
-/* Whether ranks of other groups hold what this one's have. */
+/* Whether ranks of other groups hold the same data as this group's. */
 static bool held_elsewhere(const Layout *from, int nranks) {
     int64_t different = 1;
     for (int list = 0; list < from->ndim + NREDUCTIONS; list++)
@@ -121,13 +121,13 @@ void group_call_find(const Transfer *transfer, int nranks, bool ordered, GroupCa
     bool fits =
         call->kind != GROUP_NONE && nsummed >= 0 && layout_orders_agree(&from, &to, &call->group.order) && layout_refine(&from, &to);
     if (fits && call->kind == GROUP_ALL_GATHER) {
-        /* Digits that divided, and do so no more; nothing else changes. */
+        /* Digits that split, and no longer do; nothing else changes. */
         call->group.n = digits_moved(&from, &to, 0, lists, call->group.digit);
         fits = nsummed == 0 && digits_moved(&to, &from, 0, lists, there) == 0;
         for (int i = 0; i < call->group.n; i++)
             fits = fits && list_of(&to, call->group.digit[i]) == NOWHERE;
     } else if (fits) {
-        /* Digits over which it was partial; they divide now (reduce_scatter), or nothing else changes. */
+        /* Digits over which it was partial; they now split (reduce_scatter), or nothing else changes. */
         int nmoved = digits_moved(&from, &to, 0, lists, moved), nthere = digits_moved(&to, &from, 0, lists, there);
         int64_t terms = 1, members = 1;
         for (int i = 0; i < nsummed; i++)
@@ -198,7 +198,7 @@ static bool piece_sent(void *context, const Piece *piece) {
     *seen = true;
     if (sending->counts_only) return true;
     WireMessage *message = message_find(sending, piece->to, piece->round);
-    /* Each transfer's part begins at a multiple of 8, as the receiver has it. */
+    /* Each transfer's part begins at a multiple of 8, as the receiver expects. */
     if (message->parts.n > 0 && message->parts.at[message->parts.n - 1].transfer != sending->transfer)
         message->bytes = align_bytes(message->bytes, 8);
     SentPart part = {.transfer = sending->transfer, .message_bytes = message->bytes};
@@ -218,7 +218,7 @@ static bool piece_received(void *context, const Piece *piece) {
     return true;
 }
 
-/* Messages that are sent; and the counts of all transfers. */
+/* Makes the messages to send, and the counts of all transfers. */
 static void sends_init(WirePlan *plan, Arena *arena, int nranks) {
     Sending sending = {.plan = plan, .arena = arena, .nranks = nranks, .seen = arena_alloc(arena, 2 * (size_t)nranks)};
     for (int i = 0; i < plan->n; i++) {
@@ -271,7 +271,7 @@ static void receives_init(WirePlan *plan, Arena *arena, int nranks) {
     }
 }
 
-/* Places in the staging memory. */
+/* Assigns places in the staging memory. */
 static void staging_divide(WirePlan *plan) {
     for (int side = 0; side < 2; side++)
         for (int i = 0; i < (side ? plan->in.n : plan->out.n); i++) {

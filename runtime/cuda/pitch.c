@@ -1,13 +1,13 @@
-/* pitch: large products of a matrix whose rows begin at no multiple of 16 bytes, as rows of 50257 words do. cuBLASLt computes them several times as slowly as others. So they are
- * computed in parts, of rows or columns of the result: what a part reads or writes of that matrix lies in a room of its own, in rows that begin at such multiples. Rows that do not
- * end there are as slow: what is left of them, below 16 bytes, is a product of its own. */
+/* pitch: large products of a matrix whose rows do not begin at multiples of 16 bytes, such as rows of 50257 words. cuBLASLt is several times slower for them. So they are
+ * computed in parts, of rows or columns of the result: what a part reads or writes of that matrix is copied to or from a buffer whose rows begin at such multiples. Rows that
+ * do not end at one are as slow, so their rest, below 16 bytes, is a separate product. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/matmul.h"
 
-enum { MANY_ROWS = 64 /* parts are of a multiple of so many, where they are larger */, MANY_TERMS = 4096 };
+enum { MANY_ROWS = 64 /* the size of larger parts is a multiple of this */, MANY_TERMS = 4096 };
 
 /* right, left, result: cuBLASLt's A, B, D. */
 enum { RIGHT, LEFT, RESULT, NMATRICES };
@@ -17,7 +17,7 @@ typedef struct Pitched {
     int matrix;
     int64_t bytes, items, rows, columns; /* items of 16 bytes */
     bool by_rows;
-    int64_t count, each, pitch; /* what is divided: rows or columns, `each` a part; elements between rows in the room */
+    int64_t count, each, pitch; /* count rows or columns are divided, `each` in a part; pitch: elements between rows in the room */
 } Pitched;
 
 /* PCC_TEST_PITCH=FROM,BYTES: for tests, which have no large products. */
@@ -42,7 +42,7 @@ static void describe(const MatmulKey *key, int matrix, Pitched *p) {
     p->columns = p->by_rows ? other : split;
 }
 
-/* Whether the product is one of those, whose one such matrix *p is; with a room that parts of it fit. */
+/* Whether the product has exactly one such matrix, *p, and parts of it fit the room. */
 static bool pitched_of(const CudaContext *cuda, const Multiply *multiply, Pitched *p) {
     const MatmulKey *key = &multiply->key;
     int found = 0;
@@ -57,7 +57,7 @@ static bool pitched_of(const CudaContext *cuda, const Multiply *multiply, Pitche
     }
     if (found != 1) return false;
     p->items = ROW_ALIGNMENT / p->bytes;
-    /* What is left of terms is rounded to 16 bits before the others are added: of many terms that is nothing. */
+    /* The sum of the remaining terms is rounded to 16 bits before the others are added: with many terms that is negligible. */
     if (p->by_rows && p->matrix != RESULT && dtype_is_half((DType)key->out_dtype) && p->columns < MANY_TERMS) return false;
     if (p->by_rows) {
         p->columns = p->columns / p->items * p->items;
@@ -71,18 +71,18 @@ static bool pitched_of(const CudaContext *cuda, const Multiply *multiply, Pitche
     return p->each >= p->items;
 }
 
-/* How much the part from `begin` on has: columns as many as end at a multiple of 16 bytes, if there are so many. */
+/* The size of the part from `begin` on; of columns a number that ends at a multiple of 16 bytes, if there are enough. */
 static int64_t part_size(const Pitched *p, int64_t begin) {
     const int64_t left = p->count - begin, n = left < p->each ? left : p->each;
     return !p->by_rows && n > p->items ? n / p->items * p->items : n;
 }
 
-/* The dimension that runs along its rows. */
+/* The product's dimension that runs along the matrix's rows. */
 static int64_t *along(MatmulKey *key, const Pitched *p) {
     return p->matrix == RESULT ? &key->n : &key->k;
 }
 
-/* Of a matrix divided by rows, what is left of them: columns of the result, or terms that are added up before the others. False: nothing. */
+/* The product of the rest of the rows, for a matrix divided by rows: columns of the result, or terms that are summed before the others. False: there is none. */
 static bool rest_of(const Multiply *whole, const Pitched *p, Multiply *rest) {
     const MatmulKey *key = &whole->key;
     const int64_t bytes = dtype_bytes[key->dtype];
@@ -99,7 +99,7 @@ static bool rest_of(const Multiply *whole, const Pitched *p, Multiply *rest) {
     return true;
 }
 
-/* The product of a part from `begin` on, whose matrix is in the room. */
+/* The product of the part from `begin` on, whose matrix is in the room. */
 static Multiply part_of(const CudaContext *cuda, const Multiply *whole, const Pitched *p, int64_t begin) {
     Multiply part = *whole;
     MatmulKey *key = &part.key;

@@ -1,4 +1,4 @@
-/* pull: walks as kernels take them. A walk begins in the middle of its loops; here it becomes positions in their row-major order. */
+/* pull: converts walks to kernel arguments. A walk may begin in the middle of its loops; here it becomes positions in their row-major order. */
 #include "runtime/cuda/pull.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@ _Static_assert((int)F32 == KERNEL_F32 && (int)F64 == KERNEL_F64 && (int)I32 == K
                "kernels.h");
 _Static_assert((int)MAX_NDIM <= (int)KERNEL_NDIM, "kernels.h");
 
-/* What a view's loops begin at. */
+/* Where a view's loops begin. */
 static int64_t view_begin(const PieceRuns *walk, const PieceView *view, int64_t *step) {
     int64_t start = view->start;
     for (int d = 0; d < walk->nouter; d++) {
@@ -42,7 +42,7 @@ void pull_init(KernelPull *pull, const PieceRuns *walk, const PieceView *target_
     }
 }
 
-/* Whether one memory's runs lie at multiples of so many elements and bytes. */
+/* Whether a memory's runs are aligned to `width` elements. */
 static bool is_aligned(const KernelPull *pull, const void *data, int64_t start, const int64_t *step, int width, int element_bytes) {
     bool aligned = ((uintptr_t)data + (uintptr_t)(start * element_bytes)) % (uintptr_t)(width * element_bytes) == 0;
     for (int d = 0; d < pull->nouter; d++)
@@ -59,7 +59,7 @@ static bool has_width(const KernelPull *pull, int width, int element_bytes) {
     return aligned;
 }
 
-/* One run: begins at its first element. */
+/* Makes a walk of one run begin at its first element. */
 static void straighten(KernelPull *pull) {
     if (pull->nouter > 0) return;
     pull->target_start += pull->first;

@@ -1,5 +1,5 @@
-/* reduce: sums, means, maxima, places: arguments for reduce.cuh. A partial sum is over this rank's box alone; means divide by the global count, so that the
- * partial ones add up to the mean. */
+/* reduce: sums, means, maxima, places: arguments for reduce.cuh. A partial sum covers only this rank's box; means divide by the global count, so that
+ * partial means add up to the mean. */
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/element.h"
@@ -16,7 +16,7 @@ static bool launch(const KernelCall *call, const KernelReduce *reduce, Error *er
     return cuda_launched(cuda, kernels_reduce(reduce, cuda->scratch, SCRATCH_BYTES, cuda->compute), op_table[call->op].name, error);
 }
 
-/* What nothing adds up to, and what every other number is above or below: a box without elements, of a rank that an uneven split left none. */
+/* The neutral value of a reduction, for an empty box: of a rank that an uneven split left nothing. */
 static bool reduce_nothing(const KernelCall *call, KernelReduction reduction, Error *error) {
     CudaContext *cuda = call->context;
     const Operand *out = &call->out[0];
@@ -35,7 +35,7 @@ static bool reduce_nothing(const KernelCall *call, KernelReduction reduction, Er
                          op_table[call->op].name, error);
 }
 
-/* Reduces in[0] over the loops in which the result stands still. nest: tensor 0 the result, tensor 1 the operand, not merged. */
+/* Reduces in[0] over the loops that the result does not have. nest: tensor 0 the result, tensor 1 the operand, not merged. */
 static bool reduce_nest(const KernelCall *call, Nest *nest, KernelReduction reduction, double divisor, Error *error) {
     const Operand *in = &call->in[0], *out = &call->out[0];
     if (shape_elements(&out->local) == 0) return true;
@@ -86,7 +86,7 @@ bool kernel_replica_sum(const KernelCall *call, Error *error) {
     const bool mean = call->attr[0].i;
     const double replicas = mean ? (double)in->global.dim[0] : 1;
     Nest nest;
-    if (in->local.dim[0] == 1 && out->data == in->data && !mean) return true; /* it is there */
+    if (in->local.dim[0] == 1 && out->data == in->data && !mean) return true; /* nothing to do */
     if (in->local.dim[0] == 1 && dtype_is_float(out->dtype)) {                /* also over the operand */
         KernelLoops loops;
         if (!nest_reshape(&nest, call, error)) return false;
@@ -98,7 +98,7 @@ bool kernel_replica_sum(const KernelCall *call, Error *error) {
     return reduce_nest(call, &nest, KERNEL_SUM, replicas, error);
 }
 
-/* A box without elements has no true: the largest number, as the minimum over ranks wants it. */
+/* An empty box has no true: it gives the largest number, neutral for the minimum over ranks. */
 bool kernel_first(const KernelCall *call, Error *error) {
     const Operand *x = &call->in[0], *out = &call->out[0];
     if (shape_elements(&out->local) == 0) return true;

@@ -1,4 +1,4 @@
-/* softmax: softmax, its logarithm and their gradients along an axis that is whole here: arguments for softmax.cuh. */
+/* softmax: softmax, its logarithm and their gradients along an axis that is not split: arguments for softmax.cuh. */
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/parts.h"

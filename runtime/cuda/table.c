@@ -1,4 +1,4 @@
-/* table: which kernel computes which operator. A row of the operator table without a kernel does not link. */
+/* table: which kernel computes which operator. A missing kernel is a link error. */
 #include "runtime/cuda/cuda.h"
 
 KernelFn *const cuda_kernels[NOPS] = {

@@ -1,4 +1,4 @@
-/* update: optimizers and clipping, alone and as runs over several tensors, a launch each; runs of casts. */
+/* update: optimizers and clipping, for one tensor or a run of several tensors in one launch; runs of casts. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@ static double attribute(const KernelCall *call, const char *name) {
     return at < 0 ? 0 : call->attr[at].f;
 }
 
-/* The operand of this name, or NULL: the operator has none, or it was left out. */
+/* The operand of this name, or NULL: the operator has none, or it is missing. */
 static const Operand *operand(const KernelCall *call, const char *name) {
     int at = op_in(call->op, name);
     return at < 0 || at >= call->nin ? NULL : &call->in[at];
@@ -22,7 +22,7 @@ static bool is_update(OpCode op) {
 
 /* ---------------------------------------------------------------- updates */
 
-/* What all calls of a launch have in common. */
+/* Sets what all calls of a launch have in common. */
 static bool init_table(UpdateTable *table, const KernelCall *call) {
     const Operand *rate = operand(call, call->op == OP_clip ? "s" : "rate"), *count = operand(call, "update");
     const Operand *of_w = operand(call, "of_w"), *of_u = operand(call, "of_u");
@@ -182,7 +182,7 @@ bool cast_run(const KernelCall *call, Error *error) {
 
 /* ---------------------------------------------------------------- runs */
 
-/* Whether `late`, after `early`, gives the same in one launch with it: neither writes what the other reads or writes. */
+/* Whether `late`, which follows `early`, can be in one launch with it: neither writes what the other reads or writes. */
 static bool independent(const KernelCall *early, const KernelCall *late) {
     for (int o = 0; o < early->nout; o++) {
         for (int i = 0; i < late->nin; i++)
@@ -196,7 +196,7 @@ static bool independent(const KernelCall *early, const KernelCall *late) {
     return true;
 }
 
-/* As many calls from the first on as may be one launch. */
+/* Several calls as one launch. */
 typedef struct FusedRun {
     CudaFused base;
     union {
@@ -223,7 +223,7 @@ static void destroy(CudaFused *fused) {
 static int run_of(const KernelCall *calls, int n) {
     UpdateTable first, table;
     int taken = 1;
-    const bool plain = calls[0].op == OP_sum_squares || cast_is_plain(&calls[0]); /* nothing but tensors */
+    const bool plain = calls[0].op == OP_sum_squares || cast_is_plain(&calls[0]); /* needs no table of attributes */
     if (!plain && (!is_update(calls[0].op) || !init_table(&first, &calls[0]))) return 0;
     for (; taken < n && taken < UPDATE_TENSORS && calls[taken].op == calls[0].op && calls[taken].in[0].dtype == calls[0].in[0].dtype &&
            calls[taken].out[0].dtype == calls[0].out[0].dtype;

@@ -1,4 +1,4 @@
-/* csv: a record's fields. RFC 4180: a field that begins with a quote ends with one, holds any character between them, and two quotes for one. */
+/* csv: a record's fields. As in RFC 4180, a field that begins with a quote ends with one and may hold any character between; two quotes stand for one. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -75,30 +75,30 @@ static uint64_t word_at(const char *at) {
     return word;
 }
 
-/* Behind the digits at `at`, which *digits takes up; what is more than 64 bits hold is lost. */
+/* Appends the digits at `at` to *digits, modulo 2^64; returns the place after them. */
 static inline const char *read_digits(const char *at, const char *end, uint64_t *digits) {
     for (; at < end && *at >= '0' && *at <= '9'; at++)
         *digits = 10 * *digits + (uint64_t)(*at - '0');
     return at;
 }
 
-/* The first *n of eight characters are digits: their numbers, behind zeros. */
+/* The first *n of eight characters are digits: returns their values, after leading zeros. */
 static inline uint64_t leading_digits(const char *at, int *n) {
     static const uint64_t EACH = 0x0101010101010101;
-    const uint64_t word = word_at(at) ^ '0' * EACH;                             /* of a digit its number */
-    const uint64_t others = ((word + (0x80 - 10) * EACH) | word) & 0x80 * EACH; /* right up to the first that is none */
+    const uint64_t word = word_at(at) ^ '0' * EACH;                             /* of a digit its value */
+    const uint64_t others = ((word + (0x80 - 10) * EACH) | word) & 0x80 * EACH; /* right up to the first non-digit */
     *n = others ? __builtin_ctzll(others) / 8 : WORD_BYTES;
     return *n ? word << 8 * (WORD_BYTES - *n) : 0;
 }
 
-/* What eight digits mean, by twos and fours (Lemire 2021, Number parsing at a gigabyte per second). */
+/* The number that eight digits make, by twos and fours (Lemire 2021, Number parsing at a gigabyte per second). */
 static inline uint64_t eight_digits(uint64_t word) {
     static const uint64_t PAIRS = 0x000000ff000000ff;
     word = word * 10 + (word >> 8);
     return ((word & PAIRS) * (100 + ((uint64_t)1000000 << 32)) + (word >> 16 & PAIRS) * (1 + ((uint64_t)10000 << 32))) >> 32;
 }
 
-/* As read_digits, eight at a time as far as eight bytes can be read. */
+/* As read_digits, eight at a time while eight bytes can be read. */
 static inline const char *read_many_digits(const char *at, const char *end, uint64_t *digits) {
     static const uint64_t tens[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
     while (end - at >= WORD_BYTES) {
@@ -114,7 +114,7 @@ static inline const char *read_many_digits(const char *at, const char *end, uint
     sign 1e0, sign 1e1, sign 1e2, sign 1e3, sign 1e4, sign 1e5, sign 1e6, sign 1e7, sign 1e8, sign 1e9, sign 1e10, sign 1e11, sign 1e12,   \
         sign 1e13, sign 1e14, sign 1e15, sign 1e16, sign 1e17, sign 1e18, sign 1e19, sign 1e20, sign 1e21, sign 1e22
 enum { NTENS = 23 };
-static const double exact_tens[2][NTENS] = {{TENS(+)}, {TENS(-)}}; /* and those below 0 */
+static const double exact_tens[2][NTENS] = {{TENS(+)}, {TENS(-)}}; /* positive and negative */
 
 /* Bit i: the i-th of 16 characters is no digit. */
 static inline unsigned others_among(const char *at) {
@@ -129,7 +129,7 @@ static inline unsigned others_among(const char *at) {
 #endif
 }
 
-/* A number of at most eight digits, a point among them or not, and no more than that; false: it is another. */
+/* Parses a number of at most eight digits, perhaps with a minus sign and a point. False: the field is anything else. */
 static inline bool short_number(const char *begin, const char *end, double *number) {
     static const uint64_t EACH = 0x0101010101010101;
     enum { MOST = WORD_BYTES + 2 };
@@ -152,7 +152,7 @@ static inline bool short_number(const char *begin, const char *end, double *numb
     return true;
 }
 
-/* digits * 10^power: the nearest long double of one operation on exact numbers, which is then the nearest double too, unless it stands half way between two; false: it does, or
+/* digits * 10^power by one operation on exact long doubles. Its result rounds to the nearest double too, unless it lies half way between two. False: it does, or the
  * operands are not exact. */
 static bool wide_number(uint64_t digits, int64_t power, double *number) {
 #if LDBL_MANT_DIG == 64
@@ -175,8 +175,8 @@ static bool wide_number(uint64_t digits, int64_t power, double *number) {
 #endif
 }
 
-/* Behind the decimal number at `at` and before `last`, whose nearest double one operation makes (Clinger 1990, the fast path); NULL: strtod's.
- * What stands behind the number is no digit. */
+/* Parses the decimal number at `at`, before `last`, where one operation gives the nearest double (Clinger 1990, the fast path). Returns its
+ * end; NULL: strtod must parse it. The number is followed by no digit. */
 static const char *plain_number(const char *at, const char *last, double *number) {
     enum { MOST_TENS = NTENS - 1, MOST_DIGITS = 19, MOST_EXPONENT_DIGITS = 4 }; /* 19 digits are below 2^64 */
     static const uint64_t EXACT = (uint64_t)1 << 53;
@@ -221,11 +221,11 @@ bool csv_number(const Field *field, double *number) {
     return end == field->text + field->n;
 }
 
-/* Ends of fields: 64 characters are looked at together, so that a field need not wait for the one before it. */
+/* Ends of fields: 64 characters are examined at once, so that a field need not wait for the one before it. */
 enum { WINDOW = 64 };
 typedef struct Ends {
     const char *window;
-    uint64_t bits; /* i: a separator stands at window[i], and has not been taken */
+    uint64_t bits; /* bit i: there is a separator at window[i] that has not been taken */
 } Ends;
 
 static inline uint64_t separators_among(const char *at, int separator) {

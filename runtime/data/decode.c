@@ -1,4 +1,4 @@
-/* decode: PNG by libpng, JPEG by libjpeg-turbo. Both leave a function that fails by longjmp. */
+/* decode: PNG by libpng, JPEG by libjpeg-turbo. Both report failure by longjmp. */
 #include <png.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -54,7 +54,7 @@ static void png_takes(png_structp png, png_bytep to, size_t n) {
     decoding->at += n;
 }
 
-/* Elements as they are stored, without a gamma; 16 bits become their upper 8. */
+/* Elements as they are stored, without gamma correction; of 16 bits the upper 8. */
 static bool decode_png(Decoding *decoding) {
     png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, decoding, png_fails, png_warns);
     png_infop info = png ? png_create_info_struct(png) : NULL;
@@ -89,7 +89,7 @@ static bool decode_png(Decoding *decoding) {
 /* ---------------------------------------------------------------- JPEG */
 
 typedef struct JpegFailure {
-    struct jpeg_error_mgr table; /* first: libjpeg knows this alone */
+    struct jpeg_error_mgr table; /* must be first: libjpeg knows only this */
     Decoding *decoding;
 } JpegFailure;
 
@@ -99,12 +99,12 @@ static void jpeg_fails(j_common_ptr jpeg) {
     longjmp(failure->decoding->failed, 1);
 }
 
-/* A warning is of data that is damaged. */
+/* A warning (level below 0) means damaged data. */
 static void jpeg_warns(j_common_ptr jpeg, int level) {
     if (level < 0) jpeg_fails(jpeg);
 }
 
-/* A row of cyan, magenta, yellow and black, as Pillow converts it: black covers what the others leave of a colour. Adobe's files hold what is left instead of ink. */
+/* Converts a row of CMYK to RGB as Pillow does: black covers what the other inks leave of a colour. Adobe's files store inverted values (255 - ink). */
 static void convert_inks(const unsigned char *inks, bool inverted, unsigned char *row, int64_t width) {
     for (int64_t x = 0; x < width; x++) {
         const int ink = inverted ? 255 : 0, paper = 255 - (inks[4 * x + 3] ^ ink);
@@ -123,7 +123,7 @@ static bool decode_jpeg(Decoding *decoding) {
     failure.table.error_exit = jpeg_fails;
     failure.table.emit_message = jpeg_warns;
     jpeg.global_state = 0;
-    jpeg.mem = NULL; /* for jpeg_destroy, where creating fails */
+    jpeg.mem = NULL; /* for jpeg_destroy, if creating fails */
     if (setjmp(decoding->failed) == 0) {
         jpeg_create_decompress(&jpeg);
         jpeg_mem_src(&jpeg, decoding->bytes, decoding->n);
@@ -150,7 +150,7 @@ static bool decode_jpeg(Decoding *decoding) {
 
 bool pixels_decode(Pixels *pixels, const char *path, const unsigned char *bytes, size_t n, Error *error) {
     static const unsigned char png_mark[] = {0x89, 'P', 'N', 'G', 0x0d, 0x0a, 0x1a, 0x0a}, jpeg_mark[] = {0xff, 0xd8, 0xff};
-    Decoding *decoding = calloc(1, sizeof *decoding); /* not on the stack that longjmp leaves */
+    Decoding *decoding = calloc(1, sizeof *decoding); /* not on the stack: longjmp leaves it */
     if (!decoding) return error_set(error, EXIT_ENVIRONMENT, "%s: out of memory", path);
     decoding->bytes = bytes;
     decoding->n = n;

@@ -26,7 +26,7 @@ static void fill_part(void *context, int64_t begin, int64_t end) {
 
 void drawn_fill(const Drawn *drawn, int64_t n, int threads, Pool **pool) {
     enum { MANY = 1 << 16, GRAIN = 1 << 12, MOST_THREADS = 8 };
-    Error none; /* without threads it is slower, no failure */
+    Error none; /* without threads slower, but no failure */
     if (n >= MANY && !*pool && threads > 1) *pool = pool_create(threads < MOST_THREADS ? threads : MOST_THREADS, &none);
     pool_run(n >= MANY ? *pool : NULL, n, GRAIN, fill_part, (void *)drawn);
 }

@@ -3,7 +3,7 @@
 #include "ir/graph.h"
 #include "ir/pool.h"
 
-/* Numbers of a key, from `first` on: uniform in [0, 1) or normal, times `by`, plus `from`; range: instead, integers of it, each as likely as another. */
+/* Numbers of a key's sequence, from `first` on: uniform in [0, 1) or normal, times `by`, plus `from`. range, if known: uniform integers of it instead. */
 typedef struct Drawn {
     uint64_t key, first;
     bool normal;
@@ -13,5 +13,5 @@ typedef struct Drawn {
     void *to;
 } Drawn;
 
-/* n elements, where they are many by up to so many threads, which *pool gets at first. The pool is the caller's, who destroys it. */
+/* Fills n elements; where they are many, on up to `threads` threads of *pool, which is created if NULL. The caller destroys the pool. */
 void drawn_fill(const Drawn *drawn, int64_t n, int threads, Pool **pool);

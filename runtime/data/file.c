@@ -1,4 +1,4 @@
-/* file: where a file that a net names is. */
+/* file: finds a file that a net names. */
 #include <glob.h>
 #include <string.h>
 #include <unistd.h>
@@ -6,18 +6,18 @@
 #include "runtime/data/data.h"
 
 bool file_is_readable(const char *path) {
-    if (strchr(path, '*')) { /* of several files */
+    if (strchr(path, '*')) { /* a pattern of files */
         glob_t found = {0};
         const bool any = glob(path, 0, NULL, &found) == 0;
         globfree(&found);
         return any;
     }
-    return access(path, R_OK) == 0; /* not opened: that of a pipe waits for who writes it */
+    return access(path, R_OK) == 0; /* not opened: opening a pipe waits for its writer */
 }
 
 const char *file_find(const char *file, const char *plan_directory, Arena *arena) {
     if (!plan_directory || file_is_readable(file)) return file;
-    /* "nets/data/x.npy", a path of the source's folder in pcc's: beside the plan that is nets/data/x.npy, data/x.npy, or x.npy. */
+    /* "nets/data/x.npy" is relative to where pcc ran: beside the plan it may be nets/data/x.npy, data/x.npy, or x.npy. */
     for (const char *part = file; part; part = strchr(part, '/')) {
         part += strspn(part, "/");
         const char *beside = arena_printf(arena, "%s/%s", plan_directory, part);

@@ -1,4 +1,4 @@
-/* headers: what stands before the rows of a binary file. IDX: LeCun's format of MNIST (yann.lecun.com/exdb/mnist); .npy: numpy/lib/format.py. */
+/* headers: reads the header of a binary file. IDX: LeCun's format of MNIST (yann.lecun.com/exdb/mnist); .npy: numpy/lib/format.py. */
 #include <stdlib.h>
 #include <string.h>
 

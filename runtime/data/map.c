@@ -1,5 +1,5 @@
-/* map: see map.h. Reading a mapped file beyond its end, which may have moved, raises SIGBUS. A handler puts a page of zeros in the place, so that the reader goes on, and
- * remembers it for map_is_sound. */
+/* map: see map.h. Reading a mapped file beyond its end (it may have been truncated) raises SIGBUS. A handler maps a page of zeros there, so that the reader goes on, and
+ * records this for map_is_sound. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "runtime/data/map.h"
 
@@ -13,17 +13,17 @@
 
 enum { MOST_MAPS = 64 };
 struct Map {
-    atomic_uintptr_t begin, end; /* 0: the place is free */
+    atomic_uintptr_t begin, end; /* 0: the entry is free */
     atomic_bool torn;
 };
 
-/* All that the handler can reach: file-level for that reason alone. */
+/* File-level only because a signal handler can reach nothing else. */
 static Map maps[MOST_MAPS];
 static struct sigaction before;
 static uintptr_t page_bytes;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int nmaps; /* with any the handler is there */
+static int nmaps; /* above 0: the handler is installed */
 
 static void mend(int number, siginfo_t *info, void *context) {
     const uintptr_t at = (uintptr_t)info->si_addr;
@@ -31,10 +31,10 @@ static void mend(int number, siginfo_t *info, void *context) {
     for (int i = 0; i < MOST_MAPS; i++) {
         if (at < atomic_load(&maps[i].begin) || at >= atomic_load(&maps[i].end)) continue;
         atomic_store(&maps[i].torn, true);
-        void *page = (void *)(at & ~(page_bytes - 1)); /* a system call alone, on Linux */
+        void *page = (void *)(at & ~(page_bytes - 1)); /* mmap is only a system call on Linux */
         if (mmap(page, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == page) return;
     }
-    sigaction(number, &before, NULL); /* another's: it comes again */
+    sigaction(number, &before, NULL); /* not of a map: it is raised again */
 }
 
 Map *map_open(int fd, int64_t bytes) {

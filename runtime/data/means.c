@@ -1,4 +1,4 @@
-/* means: means and deviations of the rows of training, and names of labels, which inputs are read with (data.h). */
+/* means: means and deviations of the training rows, and names of labels, which reading the inputs needs (data.h). */
 #include <stdlib.h>
 #include <string.h>
 

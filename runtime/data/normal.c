@@ -1,5 +1,5 @@
-/* normal: normally distributed numbers of uniform ones (Box and Muller 1958), in vectors of four and the same bits on every processor: additions, products, divisions and square
- * roots of doubles, which IEEE 754 rounds in one way, in one order. Logarithm, sine and cosine are fdlibm's (Sun Microsystems 1993): within a unit in the last place. */
+/* normal: normally distributed numbers from uniform ones (Box and Muller 1958), in vectors of four. Every processor gets the same bits: IEEE 754 defines how additions, products,
+ * divisions and square roots of doubles are rounded, and their order is fixed. Logarithm, sine and cosine are fdlibm's (Sun Microsystems 1993): within 1 ulp. */
 #include <math.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static const double magic = 0x1.8p52; /* x + magic - magic rounds x, and the las
         (result) = k_ * 6.93147180369123816490e-01 - ((half_ - (s_ * (half_ + (odd_ + even_)) + k_ * 1.90821492927058770002e-10)) - f_);   \
     } while (0)
 
-/* Sine and cosine of 2 pi u for u in [0, 1]: of the nearest quarter turn, and what is left of up to an eighth. */
+/* Sine and cosine of 2 pi u for u in [0, 1]: by the nearest quarter turn, and the rest, up to an eighth. */
 #define TURN(sine, cosine, u)                                                                                                              \
     do {                                                                                                                                   \
         const Four sum_ = 4 * (u) + magic, y_ = (4 * (u) - (sum_ - magic)) * 1.57079632679489661923, z_ = y_ * y_;                         \

@@ -1,9 +1,9 @@
-/* note: what is said of the files of the inputs (data.h), and what all processes must have alike. */
+/* note: what is reported of the inputs' files (data.h), and what must be the same on all processes. */
 #include <string.h>
 
 #include "runtime/data/source.h"
 
-/* The names of the classes of pictures of a folder, as the input has them that is their labels; "": a file that is loaded may say them. */
+/* The class names of a folder of pictures, as the input of its labels has them; "": not known yet, a file that is loaded may say them; NULL: no input has them. */
 static const char *picture_labels(const DataSource *data, const char *path) {
     for (int i = 0; i < data->graph->inputs.n; i++)
         if (data->known[i] && data->graph->inputs.at[i].file.format == FILE_PICTURES &&

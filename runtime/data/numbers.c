@@ -1,4 +1,4 @@
-/* numbers: inputs of random numbers, those of the net's own (random(x), dropout's): which of the generator's numbers each element is. */
+/* numbers: inputs of random numbers that the net itself has (random(x), dropout): which number of the generator each element is. */
 #include "runtime/data/drawn.h"
 #include "runtime/data/source.h"
 
@@ -6,7 +6,7 @@ void numbers_begin(const DataSource *data, int id, int64_t batch, Numbers *numbe
     const Graph *graph = data->graph;
     const Input *input = &graph->inputs.at[id];
     const Shape *shape = &input->type.shape;
-    const bool replicas = input->type.hidden && input->row_dim > 0; /* their rows follow each other, as one replica would have them */
+    const bool replicas = input->type.hidden && input->row_dim > 0; /* replicas' rows are consecutive, as those of one replica */
     int64_t stride = 1;
     *numbers = (Numbers){.key = random_key(graph->settings.seed, graph->inputs.at[input->micro > 0 ? input->of : id].name),
                          .first = (uint64_t)batch * (uint64_t)shape_elements(shape),
@@ -44,7 +44,7 @@ void numbers_fill(DataSource *data, const Take *take, int64_t batch, void *to) {
     const TensorType *type = &data->graph->inputs.at[take->input].type;
     Numbers numbers;
     numbers_begin(data, take->input, batch, &numbers);
-    /* Dimensions that are gone through one by one: the elements along the others are neighbours in the sequence where they are in the tensor. */
+    /* The outer dimensions are iterated index by index: along the others, neighbours in the tensor are neighbours in the sequence. */
     const bool in_order = numbers.world == 1 && (!type->hidden || numbers.row_dim <= 1);
     const int outer = in_order ? 0 : numbers.row_dim + 1;
     Shape shape = {.ndim = type->shape.ndim - outer};

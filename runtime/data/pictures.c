@@ -1,5 +1,5 @@
-/* pictures: see pictures.h. CIFAR-10: a byte with the label, then 32 x 32 bytes of red, of green, of blue (cs.toronto.edu/~kriz/cifar.html). Folders: as torchvision's
- * ImageFolder, classes are the folders in the order of their names, and rows the files in theirs. */
+/* pictures: see pictures.h. CIFAR-10: a byte with the label, then 32 x 32 bytes of red, of green, of blue (cs.toronto.edu/~kriz/cifar.html). Folders: as in torchvision's
+ * ImageFolder, classes are the folders sorted by name, and rows are the files, sorted likewise. */
 #include "runtime/data/pictures.h"
 
 #include <dirent.h>
@@ -38,10 +38,10 @@ struct Pictures {
     Arena arena;
     VEC(Part) parts;
     VEC(const char *) classes;
-    int64_t count, others; /* others: files that are no pictures by their names */
+    int64_t count, others; /* others: files whose names are not those of pictures */
     int64_t channels, height, width;
-    int fd, open;                   /* open: which part, of CIFAR-10 */
-    Pixels read, step[2];           /* what stands in the file, and what has become of it */
+    int fd, open;                   /* open: which part is open, of CIFAR-10 */
+    Pixels read, step[2];           /* the picture of the file, and results of changes */
     unsigned char *ready;           /* as the input has it */
     int64_t ready_row, ready_epoch; /* -1: none */
     unsigned char *bytes;           /* of a file */
@@ -69,7 +69,7 @@ static int by_name(const void *a, const void *b) {
 
 typedef VEC(const char *) Names;
 
-/* The names in a folder, in order: files, or folders. */
+/* The sorted names of the files, or folders, in a folder. */
 static bool names_in(Pictures *pictures, const char *path, bool folders, Names *names, Error *error) {
     DIR *directory = opendir(path);
     if (!directory) return fails(path, error);
@@ -87,7 +87,7 @@ static bool names_in(Pictures *pictures, const char *path, bool folders, Names *
     return true;
 }
 
-/* The pictures of a class, in its folder and those within. */
+/* Adds the pictures of a class, in its folder and its subfolders. */
 static bool add_folder(Pictures *pictures, const char *path, int label, int depth, Error *error) {
     Names files = {0}, folders = {0};
     if (depth == MOST_DEPTH) return error_set(error, EXIT_ENVIRONMENT, "%s: folders within folders, more than %d", path, MOST_DEPTH);
@@ -138,7 +138,7 @@ static bool open_folder(Pictures *pictures, Error *error) {
     for (int c = 0; c < pictures->classes.n; c++) {
         const char *folder = arena_printf(&pictures->arena, "%s/%s", path, pictures->classes.at[c]);
         const int64_t before = pictures->count;
-        if (stat(folder, &status) != 0) continue; /* a class of the net's that these rows have not */
+        if (stat(folder, &status) != 0) continue; /* a class of the net that these rows do not have */
         if (!add_folder(pictures, folder, c, 0, error)) return false;
         if (pictures->count == before)
             return error_set(error, EXIT_ENVIRONMENT, "%s: holds no picture: no name ends in .png, .jpg or .jpeg", folder);
@@ -209,7 +209,7 @@ void pictures_close(Pictures *pictures) {
     free(pictures);
 }
 
-/* A label that the input may not hold. */
+/* Whether the input may hold the label. */
 static bool label_fits(const Pictures *pictures, int64_t row, int64_t label, Error *error) {
     char why[160];
     Text where = {0};
@@ -266,7 +266,7 @@ char *pictures_classes(const Pictures *pictures) {
     return all;
 }
 
-/* A class's place among names, one a line; -1: it is none of them. NULL: its own number. */
+/* A class's position among names, one a line; -1: it is none of them. names NULL: its own number. */
 static int class_number(const Pictures *pictures, int label, const char *classes) {
     const char *name = pictures->classes.at[label];
     int number = 0;
@@ -332,7 +332,7 @@ static bool has_room(Pictures *pictures, const char *path, size_t bytes, Error *
     return true;
 }
 
-/* Bytes of an open file, to pictures->bytes. */
+/* Reads bytes of an open file into pictures->bytes. */
 static bool take_bytes(Pictures *pictures, const char *path, int fd, int64_t offset, size_t n, Error *error) {
     if (!has_room(pictures, path, n, error)) return false;
     for (size_t done = 0; done < n;) {
@@ -346,7 +346,7 @@ static bool take_bytes(Pictures *pictures, const char *path, int fd, int64_t off
     return true;
 }
 
-/* Bytes of a row of CIFAR-10, to pictures->bytes. */
+/* Reads bytes of a row of CIFAR-10 into pictures->bytes. */
 static bool take_cifar(Pictures *pictures, const Part *part, int64_t row, size_t n, Error *error) {
     const int number = (int)(part - pictures->parts.at);
     if (pictures->open != number) {
@@ -370,7 +370,7 @@ bool pictures_label(Pictures *pictures, int64_t row, const char *classes, int64_
                                               (long long)(row - part->begin), (long long)*label);
 }
 
-/* What stands in the file, to pictures->read. */
+/* Reads the picture of the file into pictures->read. */
 static bool take_picture(Pictures *pictures, int64_t row, Error *error) {
     const Part *part = part_of(pictures, row);
     Pixels *read = &pictures->read;
@@ -398,7 +398,7 @@ static int64_t middle_of(int64_t whole, int64_t part) {
     return (int64_t)rint((double)(whole - part) / 2);
 }
 
-/* What becomes of the picture; *done: where it then is. */
+/* Resizes, pads, crops and flips the picture as asked; *done: the result. */
 static bool change_picture(Pictures *pictures, int64_t row, int64_t epoch, const Pixels **done, Error *error) {
     const PictureChange *change = &pictures->file.picture;
     const Pixels *now = &pictures->read;

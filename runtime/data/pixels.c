@@ -37,11 +37,11 @@ bool pixels_cut(const Pixels *from, int64_t top, int64_t left, int64_t height, i
     return true;
 }
 
-/* ---------------------------------------------------------------- another size */
+/* ---------------------------------------------------------------- resizing */
 
-enum { WEIGHT_BITS = 22 }; /* of a weight's fraction */
+enum { WEIGHT_BITS = 22 }; /* of the fixed-point weights */
 
-/* The old pixels along a line that a new one is made of, and their weights, `most` each. */
+/* For each new pixel along a line, the old pixels it is made of, and their weights, room for `most` each. */
 typedef struct Weights {
     int64_t most;
     int64_t *begin, *n;

@@ -1,4 +1,4 @@
-/* pixels: pictures in memory: read from PNG and JPEG, resized, cut. */
+/* pixels: pictures in memory: decoded from PNG and JPEG, resized, cropped. */
 #pragma once
 #include "ir/base.h"
 
@@ -9,11 +9,11 @@ typedef struct Pixels {
     unsigned char *at;
     size_t room; /* bytes of at, which grows */
 } Pixels;
-bool pixels_size(Pixels *pixels, int64_t height, int64_t width); /* its elements are then any; false: no memory */
+bool pixels_size(Pixels *pixels, int64_t height, int64_t width); /* leaves its elements undefined; false: no memory */
 void pixels_finish(Pixels *pixels);
-/* A file's bytes as a picture: a grey one has its grey three times, transparency is left out. False, and why in *error (EXIT_ENVIRONMENT, with the path). */
+/* Decodes a file's bytes: grey is repeated for all channels, transparency is dropped. False, and why in *error (EXIT_ENVIRONMENT, with the path). */
 bool pixels_decode(Pixels *pixels, const char *path, const unsigned char *bytes, size_t n, Error *error);
-/* Another size, bilinear; where it becomes smaller over all pixels that a new one covers: digit for digit as Pillow's Image.resize(.., BILINEAR). */
+/* Resizes, bilinear; a smaller picture averages over all pixels that a new one covers: digit for digit as Pillow's Image.resize(.., BILINEAR). */
 bool pixels_resize(const Pixels *from, int64_t height, int64_t width, Pixels *to);
-/* A part, which may reach beyond the picture, where it is black; flip: left and right change sides. */
+/* Crops a part, which may reach beyond the picture and is black there; flip: left and right are swapped. */
 bool pixels_cut(const Pixels *from, int64_t top, int64_t left, int64_t height, int64_t width, bool flip, Pixels *to);

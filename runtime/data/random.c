@@ -74,7 +74,7 @@ void random_uniform_pair(uint64_t key, uint64_t pair, double low, double high, d
 
 /* ---------------------------------------------------------------- many numbers */
 
-enum { LANES = 16 }; /* blocks that are computed together */
+enum { LANES = 16 }; /* Philox blocks that are computed together */
 typedef void UniformLanes(uint64_t key, uint64_t first, double out[2 * LANES]);
 
 static void uniform_base(uint64_t key, uint64_t first, double out[2 * LANES]) {
@@ -85,7 +85,7 @@ static void uniform_base(uint64_t key, uint64_t first, double out[2 * LANES]) {
 #ifdef PRUN_VECTORS
 #define AVX2 __attribute__((target("avx2")))
 
-/* unit() of four words: their halves as the last digits of 2^84 and 2^52, since AVX2 converts no 64 bits. */
+/* unit() of four words: their halves become the last digits of 2^84 and 2^52, since AVX2 cannot convert 64-bit integers. */
 AVX2 static inline __m256d unit_avx2(__m256i word) {
     const __m256i high = _mm256_or_si256(_mm256_srli_epi64(word, 43), _mm256_set1_epi64x(0x4530000000000000));
     const __m256i low = _mm256_blend_epi32(_mm256_srli_epi64(word, 11), _mm256_set1_epi64x(0x4330000000000000), 0xaa);
@@ -94,7 +94,7 @@ AVX2 static inline __m256d unit_avx2(__m256i word) {
     return _mm256_mul_pd(sum, _mm256_set1_pd(0x1p-53));
 }
 
-/* philox() of four blocks a vector: each lane of 64 bits holds a word of 32, and above it what nothing reads. */
+/* philox() of four blocks a vector: each 64-bit lane holds a 32-bit word, and above it bits that nothing reads. */
 AVX2 static void uniform_avx2(uint64_t key, uint64_t first, double out[2 * LANES]) {
     enum { VECTORS = LANES / 4 };
     const __m256i a = _mm256_set1_epi64x(0xD2511F53), b = _mm256_set1_epi64x(0xCD9E8D57);
@@ -127,7 +127,7 @@ AVX2 static void uniform_avx2(uint64_t key, uint64_t first, double out[2 * LANES
 }
 #endif
 
-/* Numbers of a kind; a block of uniform ones becomes what is wanted. */
+/* Transforms a block of uniform numbers into the wanted distribution. */
 typedef void OfUniform(const double *uniform, int pairs, double *out);
 
 static void numbers(uint64_t key, uint64_t first, int64_t n, OfUniform *of, double *out) {

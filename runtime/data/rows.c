@@ -1,5 +1,5 @@
-/* rows: files whose first dimension counts rows. Plain binary files are read where a row stands; compressed ones and text are streamed, and
- * only the rows that will be asked for are kept. */
+/* rows: files whose first dimension counts rows. Plain binary files are read by random access. Compressed ones and text are streamed, and
+ * only the rows that will be read are kept. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -21,21 +21,21 @@ struct Rows {
     char *path;
     Stored stored;     /* binary files */
     int64_t count;     /* rows of the file */
-    int64_t used;      /* of them, from file.first on */
-    int64_t elements;  /* of a row, as the input has it */
-    int64_t hot;       /* elements that are made of one number; 1: as many as there are */
-    int64_t width;     /* numbers of a row, as the file has it */
-    int64_t row_bytes; /* as they are held: stored, or as table.h parses them */
-    Rows *texts;       /* reads them, NULL: this does */
-    Figures given;     /* the change's, one for each number */
+    int64_t used;      /* rows that are used, from file.first on */
+    int64_t elements;  /* of a row of the input */
+    int64_t hot;       /* elements made from one number of the file (one_hot); else 1 */
+    int64_t width;     /* numbers of a row of the file */
+    int64_t row_bytes; /* of a row as it is held: as stored, or as table.h parses it */
+    Rows *texts;       /* the one that reads the texts; NULL: this one */
+    Figures given;     /* those of file.change, one for each number */
     const Figures *figures;
     int64_t begin; /* of the first row in the file, uncompressed */
     bool streamed;
     Table table;                          /* CSV */
-    Pictures *pictures;                   /* NULL: the rows are none */
+    Pictures *pictures;                   /* NULL: the rows are no pictures */
     unsigned char label[sizeof(int64_t)]; /* of a picture, as STORED_I64 */
-    int fd;                               /* not streamed */
-    Map *map;                             /* of it; NULL: it is read */
+    int fd;                               /* if not streamed */
+    Map *map;                             /* of fd; NULL: fd is read */
     int64_t nheld, *held_row;
     unsigned char *held;
     int64_t file_bytes, bytes_read;
@@ -47,7 +47,7 @@ static double change_scale(const RowChange *change) {
     return change->scale != 0 ? change->scale : 1;
 }
 
-/* gzip's deflate makes at most so many bytes of one (zlib.net/zlib_tech.html: 1032:1). */
+/* One byte of gzip's deflate expands to at most this many (zlib.net/zlib_tech.html: 1032:1). */
 enum { MOST_INFLATION = 1032 };
 
 static bool rows_fail(const Rows *rows, Error *error, const char *text) {
@@ -56,7 +56,7 @@ static bool rows_fail(const Rows *rows, Error *error, const char *text) {
 
 /* ---------------------------------------------------------------- binary files */
 
-/* The row of the file must have as many elements as the input's; (N, 28, 28) may feed rows of 784. */
+/* Checks that a row of the file has as many elements as the input's; (N, 28, 28) may feed rows of 784. */
 static bool check_row(const Rows *rows, const Shape *shape, Error *error) {
     Shape row = {.ndim = shape->ndim - 1};
     int64_t elements = 0, count = 0;
@@ -81,7 +81,7 @@ static bool check_type(const Rows *rows, Error *error) {
     return rows_fail(rows, error, text);
 }
 
-/* Whether a file may lie in memory while a training runs. */
+/* Whether a file may be mapped while a training runs. */
 static bool fits_beside(int64_t bytes) {
     enum { SHARE = 4 };
     return limits_addresses() < 0 && bytes <= limits_memory("") / SHARE;
@@ -118,7 +118,7 @@ static bool open_binary(Rows *rows, Stream *stream, Error *error) {
                  (long long)(size - rows->begin), (long long)rows->count, (long long)bytes);
         return rows_fail(rows, error, text);
     } else if (rows->streamed &&
-               (bytes - 1) / MOST_INFLATION >= size) { /* before memory is asked for in the name of rows that cannot be there */
+               (bytes - 1) / MOST_INFLATION >= size) { /* checked before memory is allocated for rows that cannot exist in the file */
         char text[160];
         snprintf(text, sizeof text, "its %lld rows need %lld bytes, and %lld compressed ones cannot hold them: it is cut off or damaged",
                  (long long)rows->count, (long long)bytes, (long long)size);
@@ -166,7 +166,7 @@ void rows_close(Rows *rows) {
     free(rows);
 }
 
-/* The rows that are used: file->first and so many behind it. */
+/* Determines which rows are used: file->rows of them from file->first on. */
 static bool use_part(Rows *rows, Error *error) {
     int64_t first = rows->file.first, wanted = rows->file.rows, there = rows->count > first ? rows->count - first : 0;
     rows->used = wanted > 0 ? wanted : there;
@@ -177,7 +177,7 @@ static bool use_part(Rows *rows, Error *error) {
     return rows_fail(rows, error, text);
 }
 
-/* A number of a row of the file. */
+/* Checks that the input may hold a number of the file. */
 static bool number_fits(const Rows *rows, int64_t row, double value, Error *error) {
     char why[160], words[200];
     if (rows_value_fits(&rows->file, value, why, sizeof why)) return true;
@@ -185,7 +185,7 @@ static bool number_fits(const Rows *rows, int64_t row, double value, Error *erro
     return rows_fail(rows, error, words);
 }
 
-/* The change's means and deviations, one for each number of a row: of one, or of the index of its first dimension. */
+/* Spreads the change's means and deviations to each number of a row: there is one pair, or one per index of the first dimension. */
 static bool spread_figures(Rows *rows, Error *error) {
     const RowChange *change = &rows->file.change;
     if (change->nmeans == 0) return true;
@@ -219,7 +219,7 @@ static Rows *rows_new(const RowFile *file, Error *error) {
     return NULL;
 }
 
-/* Whether the other's texts are these, of which it may have another part. */
+/* Whether both read the same texts, of which b has the ids and a may have another part. */
 static bool same_texts(const RowFile *a, const RowFile *b, int64_t elements, int64_t other_elements) {
     const bool words = !a->vocabulary || !b->vocabulary ? a->vocabulary == b->vocabulary : strcmp(a->vocabulary, b->vocabulary) == 0;
     const bool headings = !a->heading || !b->heading ? a->heading == b->heading : strcmp(a->heading, b->heading) == 0;
@@ -239,7 +239,7 @@ Rows *rows_open_part(const RowFile *file, Rows *texts, Error *error) {
     return rows;
 }
 
-/* Labels, tokens and other integers that the input may not hold are found before training, as far as looking at a file that is mapped takes less than a second. */
+/* Finds labels, tokens and other integers that the input may not hold before training. Looks at a mapped file for less than a second. */
 static bool look_at_integers(Rows *rows, Error *error) {
     const RowFile *file = &rows->file;
     const double until = now_seconds() + 0.3;
@@ -352,7 +352,7 @@ void rows_where(const Rows *rows, int64_t row, int64_t element, Text *text) {
 
 static int64_t find_held(const Rows *rows, int64_t row) {
     int64_t low = 0, high = rows->nheld;
-    if (high > 0 && rows->held_row[high - 1] - rows->held_row[0] == high - 1) /* all that follow one another */
+    if (high > 0 && rows->held_row[high - 1] - rows->held_row[0] == high - 1) /* all consecutive */
         return row >= rows->held_row[0] && row <= rows->held_row[high - 1] ? row - rows->held_row[0] : -1;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
@@ -366,7 +366,7 @@ static int64_t find_held(const Rows *rows, int64_t row) {
 
 static bool stream_binary(Rows *rows, Stream *stream, const int64_t *row, int64_t n, unsigned char *bytes, RowSink *sink, void *context,
                           Error *error) {
-    int64_t at = 0; /* row that comes next in the stream */
+    int64_t at = 0; /* the next row of the stream */
     if (!stream_read(stream, NULL, rows->begin, error)) return false;
     for (int64_t i = 0; i < n; i++) {
         if (!stream_read(stream, NULL, (row[i] - at) * rows->row_bytes, error)) return false;
@@ -374,14 +374,14 @@ static bool stream_binary(Rows *rows, Stream *stream, const int64_t *row, int64_
         sink(context, i, bytes);
         at = row[i] + 1;
     }
-    /* What is behind is read too: damage anywhere is found in the first epoch, and on every rank. */
+    /* The rest is read too: so damage anywhere is found in the first epoch, and on every rank. */
     bool at_end;
     if (!stream_read(stream, NULL, (rows->count - at) * rows->row_bytes, error)) return false;
     if (rows->file.format == FILE_RAW) return true; /* a last row may not be whole */
     return stream_at_end(stream, &at_end, error) && (at_end || rows_fail(rows, error, "has more bytes than its header says"));
 }
 
-/* Gives the sink the rows of the file with these numbers, ascending. */
+/* Passes the rows of the file with these numbers, ascending, to the sink. */
 static bool stream_rows(Rows *rows, const int64_t *row, int64_t n, RowSink *sink, bool shared, void *context, Error *error) {
     Error failure = {0};
     Stream *stream = stream_open(rows->path, &failure);
@@ -466,9 +466,9 @@ static double number_of(const Rows *rows, const void *row, int64_t i) {
 typedef struct Finding {
     const Rows *rows;
     Figures *figures;
-    int64_t *seen; /* of each place, numbers that are there */
+    int64_t *seen; /* for each number of a row, how many were not missing */
     double scale;
-    int64_t infinite_row, infinite_at; /* row -1: no number was */
+    int64_t infinite_row, infinite_at; /* the first infinite number; row -1: none */
 } Finding;
 
 static void find_row(void *context, int64_t i, const void *row) {
@@ -504,7 +504,7 @@ bool rows_find_figures(Rows *rows, const int64_t *row, int64_t n, Figures *figur
     if (rows->file.find_classes) return find_classes(rows, figures, error);
     if (rows->pictures) return (figures->classes = pictures_classes(rows->pictures)) || rows_fail(rows, error, "out of memory");
     Finding finding = {rows, figures, calloc((size_t)rows->width + 1, sizeof *finding.seen), change_scale(&rows->file.change), -1, 0};
-    int64_t *own = malloc((size_t)n * sizeof *own + 1); /* as the file counts them */
+    int64_t *own = malloc((size_t)n * sizeof *own + 1); /* numbered as in the file */
     bool ok = (finding.seen && own && figures_alloc(figures, rows->width)) || rows_fail(rows, error, "out of memory");
     for (int64_t i = 0; ok && i < n; i++)
         own[i] = rows->file.first + row[i];
@@ -532,7 +532,7 @@ bool rows_find_figures(Rows *rows, const int64_t *row, int64_t n, Figures *figur
 
 /* ---------------------------------------------------------------- reading */
 
-/* Of a picture: its elements, or its label. */
+/* A picture's elements, or its label. */
 static const unsigned char *picture_bytes(Rows *rows, int64_t row, int64_t epoch, int64_t offset, Error *error) {
     int64_t label;
     if (!rows->file.picture.label) {
@@ -545,7 +545,7 @@ static const unsigned char *picture_bytes(Rows *rows, int64_t row, int64_t epoch
     return rows->label;
 }
 
-/* So many bytes of the file from `begin` on. */
+/* Reads `bytes` bytes of the file from `begin` on. */
 static bool read_file(Rows *rows, int64_t begin, int64_t bytes, void *to, Error *error) {
     for (int64_t done = 0; done < bytes;) {
         ssize_t got = pread(rows->fd, (char *)to + done, (size_t)(bytes - done), (off_t)(begin + done));
@@ -565,7 +565,7 @@ bool rows_check(const Rows *rows, Error *error) {
     return error_prefix(error, "input %s: ", rows->file.input);
 }
 
-/* The stored bytes of a part of a row, which may go on into rows behind it where the file has random access; or NULL. */
+/* The stored bytes of a part of a row, or NULL. In a file with random access the part may extend into the next rows. */
 static const unsigned char *part_bytes(Rows *rows, int64_t row, int64_t epoch, int64_t offset, int64_t bytes, Error *error) {
     if (rows->pictures) return picture_bytes(rows, row, epoch, offset, error);
     if (rows->streamed) {
@@ -585,7 +585,7 @@ static const unsigned char *part_bytes(Rows *rows, int64_t row, int64_t epoch, i
     return read_file(rows, begin, bytes, rows->scratch, error) ? rows->scratch : NULL;
 }
 
-/* The number of a row's tokens, and behind it these; which another input may have read. */
+/* The number of a row's tokens, followed by the tokens; another input may have read them. */
 static const int32_t *tokens_of(Rows *rows, int64_t row, Error *error) {
     Rows *texts = rows->texts ? rows->texts : rows;
     const unsigned char *from = part_bytes(texts, row, 0, 0, texts->row_bytes, error);
@@ -609,7 +609,7 @@ static bool read_tokens(Rows *rows, int64_t row, int64_t first, int64_t n, void 
     return true;
 }
 
-/* What the input has of a number of the file. */
+/* The input's element made from a number of the file. */
 static double changed(const Rows *rows, double number, int64_t element) {
     const RowChange *change = &rows->file.change;
     if (change->one_hot) return number == (double)(element % rows->hot);
@@ -619,7 +619,7 @@ static double changed(const Rows *rows, double number, int64_t element) {
                                                                   : number;
 }
 
-/* Bytes as f32, of which a channel has 256 at most. */
+/* Converts bytes to f32, by a table of the 256 values of a channel where that pays. */
 static void read_bytes(const Rows *rows, const unsigned char *from, int64_t first, int64_t n, float *to) {
     const int nmeans = rows->file.change.nmeans > 0 ? rows->file.change.nmeans : 1;
     const int64_t each = (rows->width + nmeans - 1) / nmeans;
@@ -634,7 +634,7 @@ static void read_bytes(const Rows *rows, const unsigned char *from, int64_t firs
     }
 }
 
-/* Some of the numbers are infinite as the input has them: whether they are in the file. */
+/* Some numbers are infinite in the input: whether they are so in the file too. */
 static bool are_infinite(const Rows *rows, int64_t row, const unsigned char *from, int64_t first, int64_t n, Error *error) {
     for (int64_t i = 0; i < n; i++) {
         const double value = number_of(rows, from, i), number = changed(rows, value, first + i);
@@ -649,7 +649,7 @@ static bool are_infinite(const Rows *rows, int64_t row, const unsigned char *fro
     return true;
 }
 
-/* Numbers as real ones, of which none is one_hot. */
+/* Converts numbers to real ones, without one_hot. */
 static bool read_floats(const Rows *rows, int64_t row, const unsigned char *from, int64_t first, int64_t n, void *to, Error *error) {
     const RowFile *file = &rows->file;
     const bool text = file->format == FILE_CSV, plain = file->change.scale == 0 && !rows->figures;
@@ -657,7 +657,7 @@ static bool read_floats(const Rows *rows, int64_t row, const unsigned char *from
         memcpy(to, from, (size_t)(n * stored_bytes[rows->stored.kind]));
         return true;
     }
-    if (plain && text && file->dtype == F32) { /* the parser has looked at them */
+    if (plain && text && file->dtype == F32) { /* the parser has checked them */
         for (int64_t i = 0; i < n; i++)
             ((float *)to)[i] = (float)((const double *)(const void *)from)[i];
         return true;
@@ -679,7 +679,7 @@ static int64_t number_bytes(const Rows *rows) {
     return rows->file.format == FILE_CSV ? (int64_t)sizeof(double) : stored_bytes[rows->stored.kind];
 }
 
-/* Elements [first, first + n) of a row (as the file counts rows), of which `from` holds the numbers that they are made of. */
+/* Makes elements [first, first + n) of a row (numbered as in the file) from the numbers at `from`. */
 static bool convert(const Rows *rows, int64_t row, const unsigned char *from, int64_t first, int64_t n, void *to, Error *error) {
     const RowFile *file = &rows->file;
     const bool text = file->format == FILE_CSV;
@@ -723,13 +723,13 @@ bool rows_read(Rows *rows, int64_t row, int64_t epoch, int64_t first, int64_t n,
     return convert(rows, row, from, first, n, to, error);
 }
 
-/* Whether a row lies in the file as the input has it. */
+/* Whether a row is stored in the file as the input has it. */
 static bool is_plain(const Rows *rows) {
     const RowFile *file = &rows->file;
     return rows->hot == 1 && file->range == 0 && file->change.scale == 0 && !rows->figures && stored_is_native(rows->stored, file->dtype);
 }
 
-/* n whole rows that follow one another in the file. */
+/* Reads n whole rows that are consecutive in the file. */
 static bool read_run(Rows *rows, int64_t row, int64_t epoch, int64_t n, void *to, Error *error) {
     const int64_t bytes = rows->elements * dtype_bytes[rows->file.dtype];
     char *at = to;
@@ -749,9 +749,9 @@ static bool read_run(Rows *rows, int64_t row, int64_t epoch, int64_t n, void *to
     return true;
 }
 
-/* A row that is read soon is brought nearer: where the order is by chance, processors do not foresee it. */
+/* Prefetches a row that is read soon: where the order is random, the processor cannot predict it. */
 static void expect(const Rows *rows, int64_t row) {
-    enum { LINE = 64, MOST_BYTES = 2048 /* what is behind them they foresee */ };
+    enum { LINE = 64, MOST_BYTES = 2048 /* the rest it predicts */ };
     if (!rows->map || row < 0 || row >= rows->used) return;
     const unsigned char *at = map_bytes(rows->map) + rows->begin + (row + rows->file.first) * rows->row_bytes;
     for (int64_t i = 0; i < rows->row_bytes && i < MOST_BYTES; i += LINE)

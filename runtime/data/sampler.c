@@ -1,6 +1,6 @@
-/* sampler: the order of rows. DistributedSampler deals the rows of an epoch out in turn: process w of W has those at places w, w + W, w + 2W, ...; its
- * loader takes them b at a time. So batch s of all processes together is the rows at places [sB, sB + B) of the epoch, whatever W is, and only
- * which process has which row of a batch depends on it. */
+/* sampler: the order of rows. DistributedSampler deals out the rows of an epoch in turn: process w of W has those at places w, w + W, w + 2W, ...; its
+ * loader takes them b at a time. So batch s of all processes together is the rows at places [sB, sB + B) of the epoch, whatever W is. W decides
+ * only which process has which row of a batch. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +70,7 @@ int64_t split_rows(const RowSplit *split, int64_t rows, int part) {
         const int64_t test = (int64_t)ceil((double)rows * split->share[1]);
         return part == 1 ? test : rows - test;
     }
-    /* torch.utils.data.random_split: rounded down, and what is left goes to one part after the other from the first on. */
+    /* As torch.utils.data.random_split: sizes are rounded down, and the rows left over go one each to the parts from the first on. */
     int64_t left = rows;
     for (int i = 0; i < split->nshares; i++)
         left -= (int64_t)floor((double)rows * split->share[i]);

@@ -1,10 +1,10 @@
-/* source: what the inputs hold at each step.
+/* source: provides the values of the inputs at each step.
  *
  * numpy_rand is numpy's legacy generator, RandomState(seed).random_sample(): two words a double, inputs in the order of their declaration,
  * the same batch at every step. per_rank: literals. files: rows of files in the order of sampler.c. normal, uniform: element i of global
  * row r is a function of (seed, input, r, i), and no row comes twice.
  *
- * A batch that changes from step to step is prepared by a thread while the step before it runs. */
+ * A thread prepares a batch that changes from step to step while the step before it runs. */
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -19,12 +19,12 @@ static bool from_files(const DataSource *data) {
     return data->graph->settings.data == DATA_FILES;
 }
 
-/* The input whose source an input's elements come from: with accumulate several hold batches of one. */
+/* The input that provides an input's elements: with accumulate several inputs hold batches of one. */
 static int source_of(const Graph *graph, int input) {
     return graph->inputs.at[input].micro > 0 ? graph->inputs.at[input].of : input;
 }
 
-/* Batches of a step. */
+/* How many batches a step has. */
 static int64_t batches_of_step(const DataSource *data) {
     return settings_batches(&data->graph->settings);
 }
@@ -36,13 +36,13 @@ static Shape own_shape(const TensorType *type) {
     return shape;
 }
 
-/* Rows of a batch of all replicas together. */
+/* Rows of a batch, all replicas together. */
 static int64_t input_batch(const Input *input) {
     int hidden = input->type.hidden;
     return input->type.shape.ndim > hidden ? (hidden ? input->type.shape.dim[0] : 1) * input->type.shape.dim[hidden] : 1;
 }
 
-/* Distinct shares of the batch: the finest of the inputs' (PyTorch's world, where a tensor-parallel group reads the same rows). */
+/* Into how many distinct shares the batch is split: the most of any input (PyTorch's world, where a tensor-parallel group reads the same rows). */
 static int64_t input_world(const Graph *graph, int64_t batch) {
     int64_t world = 1;
     for (int i = 0; i < graph->inputs.n; i++) {
@@ -57,7 +57,7 @@ static int64_t input_world(const Graph *graph, int64_t batch) {
 
 /* ---------------------------------------------------------------- opening */
 
-/* Rows of an input that are drawn. */
+/* How many rows of an input are drawn. */
 static int64_t drawn_rows(const Graph *graph, const Shape *shape) {
     int64_t batch = shape->ndim ? shape->dim[0] : 1, wanted = graph->settings.data_rows;
     return wanted > 0 && wanted < batch ? wanted : batch;
@@ -100,7 +100,7 @@ static Stored stored_of(const char *name) {
     return stored;
 }
 
-/* An input that is itself an index, of so many elements: those of a file must be in range; 0: it is none, or what is computed from it is one. */
+/* If an input is itself an index: the size that it indexes, which values of a file must be below; 0: it is no index, or only values computed from it are. */
 static int64_t index_checked(const Graph *graph, int input) {
     for (int n = 0; n < graph->nodes.n; n++)
         if (graph->nodes.at[n].op == OP_input && graph->nodes.at[n].state == input)
@@ -156,7 +156,7 @@ static bool open_file(DataSource *data, int i, const char *plan_directory, int t
     return data->file[i] != NULL;
 }
 
-/* Two views of one file that begin at other places: what one has more is left out. */
+/* Whether both are views of one file at different offsets: rows that only one has are left out. */
 static bool is_window(const Input *a, const Input *b) {
     return a->file.format == FILE_RAW && b->file.format == FILE_RAW && a->file.offset >= 0 && b->file.offset >= 0 &&
            strcmp(a->file.path, b->file.path) == 0;
@@ -206,7 +206,7 @@ static bool open_files(DataSource *data, const bool *used, const char *plan_dire
                  settings->last == LAST_DROP);
     sampler_even(&data->sampler, settings->uneven);
     int64_t batches = sampler_batches(&data->sampler);
-    if (settings->optimizer != OPTIMIZER_NONE && settings->epochs == 0) return true; /* no training, which takes no batch of them */
+    if (settings->optimizer != OPTIMIZER_NONE && settings->epochs == 0) return true; /* there is no training, so no batch is read */
     if (data->sampler.places == 0)
         return error_set(error, EXIT_ENVIRONMENT, "%s has %lld row%s, and %lld shares of a batch: `uneven = drop;` leaves none of them",
                          graph->inputs.at[first].file.path, (long long)rows, rows == 1 ? "" : "s", (long long)data->sampler.world);
@@ -353,7 +353,7 @@ void data_filter(DataSource *data, DataFilter *filter, void *context) {
 
 /* ---------------------------------------------------------------- one take of one step */
 
-/* Element of the whole input at a multi-index: sources whose batch is always the same. */
+/* The element of the whole input at a multi-index, of sources whose batch is always the same. */
 static double same_element(const DataSource *data, int input, const int64_t *index) {
     const Input *in = &data->graph->inputs.at[input = source_of(data->graph, input)];
     const Shape *shape = &in->type.shape;
@@ -382,7 +382,7 @@ static int64_t row_of_file(const DataSource *data, int64_t step, int64_t place) 
     return data->part ? data->part[row] : row;
 }
 
-/* Elements [first, first + n) of the row at `place` of the batch, to `to`. */
+/* Writes elements [first, first + n) of the row at `place` of the batch to `to`. */
 typedef bool RunFn(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error);
 
 static bool run_of_file(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error) {
@@ -394,14 +394,14 @@ static bool run_of_weights(DataSource *data, int input, int64_t step, int64_t pl
     double weight = 1;
     (void)first, (void)error;
     if (from_files(data)) sampler_row(&data->sampler, step, place, &filler);
-    int64_t left = data->sampler.places - step * data->batch; /* rows from this batch on */
+    int64_t left = data->sampler.places - step * data->batch; /* rows left, from this batch on */
     if (from_files(data) && data->graph->settings.last == LAST_SHORT && left < data->batch) weight = (double)data->batch / (double)left;
     for (int64_t i = 0; i < n; i++)
         element_put(to, data->graph->inputs.at[input].type.dtype, i, filler ? 0 : weight);
     return true;
 }
 
-/* Elements of a row. */
+/* How many elements a row has. */
 static uint64_t row_elements(const Input *in) {
     uint64_t elements = 1;
     for (int d = in->type.hidden + 1; d < in->type.shape.ndim; d++)
@@ -409,7 +409,7 @@ static uint64_t row_elements(const Input *in) {
     return elements;
 }
 
-/* Elements [first, first + n) of a row, the row counted over all epochs. */
+/* Draws elements [first, first + n) of a row; rows are counted over all epochs. */
 static void draw_row(DataSource *data, int input, int64_t seed, bool normal, uint64_t row, int64_t first, int64_t n, void *to) {
     const Input *in = &data->graph->inputs.at[input];
     const uint64_t key = random_key((uint64_t)seed, data->graph->inputs.at[source_of(data->graph, input)].name);
@@ -432,7 +432,7 @@ static bool run_of_random(DataSource *data, int input, int64_t step, int64_t pla
     return true;
 }
 
-/* Beside files: of the row of the files and the epoch. */
+/* An input drawn beside files: its numbers depend on the row of the files and the epoch. */
 static bool run_beside_files(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error) {
     const DataFile *file = &data->graph->inputs.at[source_of(data->graph, input)].file;
     const int64_t row = data->sampler.epoch * data->whole + row_of_file(data, step, place);
@@ -441,7 +441,7 @@ static bool run_beside_files(DataSource *data, int input, int64_t step, int64_t 
     return true;
 }
 
-/* Row by row, each as runs of neighbouring elements. A single number is one row. */
+/* Fills row by row, each in runs of neighbouring elements. A scalar is one row. */
 static bool fill_rows(DataSource *data, const Take *take, int64_t step, RunFn *run, void *to, Error *error) {
     const TensorType *type = &data->graph->inputs.at[take->input].type;
     const Box *box = &take->box;
@@ -470,14 +470,14 @@ static int holder_of(const DataSource *data, int input) {
     return data->texts[source_of(data->graph, input)];
 }
 
-/* Rows of a step's batch in a part that is asked for. */
+/* How many rows of a step's batch a take has. */
 static int64_t take_rows(const DataSource *data, const Take *take) {
     int dim = data->graph->inputs.at[take->input].type.hidden;
     if (box_elements(&take->box) == 0) return 0;
     return (take->box.end[dim] - take->box.begin[dim]) * (dim ? take->box.end[0] - take->box.begin[0] : 1);
 }
 
-/* The place in the batch of row number k of those of a part. */
+/* The place in the batch of row number k of a take. */
 static int64_t take_place(const DataSource *data, const Take *take, int64_t k) {
     const TensorType *type = &data->graph->inputs.at[take->input].type;
     const int dim = type->hidden;
@@ -485,7 +485,7 @@ static int64_t take_place(const DataSource *data, const Take *take, int64_t k) {
     return (dim ? take->box.begin[0] + k / each : 0) * type->shape.dim[dim] + take->box.begin[dim] + k % each;
 }
 
-/* Rows of files: whole ones, or a part of each. */
+/* Fills rows of files: whole rows, or a part of each. */
 static bool fill_files(DataSource *data, const Take *take, int64_t step, void *to, Error *error) {
     enum { AT_ONCE = 256 };
     const TensorType *type = &data->graph->inputs.at[take->input].type;
@@ -505,7 +505,7 @@ static bool fill_files(DataSource *data, const Take *take, int64_t step, void *t
     return rows_check(rows, error);
 }
 
-/* Whether all rows of a file are held where an epoch asks for n of them, so that the next one, which asks for others, reads no file. */
+/* Whether all rows of a file are held although an epoch reads only n, so that the next epoch, which reads others, reads no file. */
 static bool holds_all(const DataSource *data, int input, int64_t n) {
     static const double FEW_BYTES = 1 << 26, MOST_OF_THEM = 0.75;
     const int64_t rows = data->sampler.rows;
@@ -522,7 +522,7 @@ double data_held_bytes(const DataSource *data, const char **path) {
             if (data->takes.at[t].group == 0 && holder_of(data, data->takes.at[t].input) == i)
                 rows += data->steps * take_rows(data, &data->takes.at[t]);
         if (rows > data->sampler.rows || holds_all(data, i, rows))
-            rows = data->sampler.rows; /* the same ones in several parts are held once */
+            rows = data->sampler.rows; /* rows that are in several parts are held once */
         double own = rows_bytes_of(data->file[i], rows);
         bytes += own;
         if (own > most) {
@@ -533,14 +533,14 @@ double data_held_bytes(const DataSource *data, const char **path) {
     return bytes;
 }
 
-/* Marks a row, which may be marked already: by how many there are more. */
+/* Marks a row; 1, or 0 if it was marked already. */
 static int mark_row(int64_t row, unsigned char *wanted) {
     const unsigned char bit = (unsigned char)(1 << row % CHAR_BIT), before = wanted[row / CHAR_BIT];
     wanted[row / CHAR_BIT] = before | bit;
     return !(before & bit);
 }
 
-/* Marks in `wanted`, a bit a row of the files, what an input's boxes ask for in an epoch: how many those are. */
+/* Marks in `wanted`, a bit a row of the files, the rows that an input's boxes read in an epoch; returns how many. */
 static int64_t mark_rows(const DataSource *data, int input, unsigned char *wanted) {
     int64_t n = 0;
     for (int t = 0; t < data->takes.n; t++) {
@@ -554,7 +554,7 @@ static int64_t mark_rows(const DataSource *data, int input, unsigned char *wante
     return n;
 }
 
-/* The rows of an input's file that the epoch asks for, read and held. */
+/* Reads and holds the rows of an input's file that the epoch needs. */
 static bool hold_rows(DataSource *data, int input, Error *error) {
     unsigned char *wanted = calloc((size_t)(data->whole / CHAR_BIT) + 1, 1);
     int64_t n = wanted ? mark_rows(data, input, wanted) : 0, kept = 0;
@@ -573,7 +573,7 @@ static bool hold_rows(DataSource *data, int input, Error *error) {
     return ok;
 }
 
-/* Before the first batch of an epoch: its order, and the rows of it that this process will ask for. */
+/* Before the first batch of an epoch: makes its order, and holds the rows of it that this process will read. */
 static bool begin_epoch(DataSource *data, int64_t epoch, Error *error) {
     if (!from_files(data) || data->held_epoch == epoch) return true;
     bool ok = sampler_begin(&data->sampler, epoch - 1, error);
@@ -629,7 +629,7 @@ static bool fill_take(DataSource *data, const Take *take, int64_t epoch, int64_t
 
 static Ahead settle(DataSource *data);
 
-/* Of the rows that a box takes in a step. */
+/* Raises *most to the most tokens in a row of a take in a step. */
 static bool most_tokens(DataSource *data, const Take *take, int64_t step, int32_t *most, Error *error) {
     const Input *input = &data->graph->inputs.at[take->input];
     const int64_t own = step * batches_of_step(data) + input->micro;
@@ -689,7 +689,7 @@ static void *prepare_ahead(void *context) {
     return NULL;
 }
 
-/* Waits until the thread touches nothing. What it has not begun it is not to begin: the caller would wait longer for it to be scheduled than the work takes. */
+/* Waits until the thread is idle. Work that it has not begun is cancelled: waiting for it to be scheduled would take longer than the work. */
 static Ahead settle(DataSource *data) {
     pthread_mutex_lock(&data->lock);
     if (data->ahead == AHEAD_ASKED) data->ahead = AHEAD_NONE;
@@ -708,7 +708,7 @@ int64_t data_bytes_read(DataSource *data) {
     return bytes;
 }
 
-/* Starts preparing what follows a step. Without memory or a thread nothing is prepared: slower, not wrong. */
+/* Starts preparing the batch of the next step. Without memory or a thread nothing is prepared: slower, not wrong. */
 static void start_ahead(DataSource *data, int64_t epoch, int64_t step) {
     if (!data_rows_change(data->graph->settings.data) || data->steps == 0) return;
     if (step == data->steps && epoch == data->graph->settings.epochs) return;

@@ -7,11 +7,11 @@
 #include "runtime/data/sampler.h"
 #include "ir/pool.h"
 
-/* A part of an input that is asked for at every step: a driven rank's box. */
+/* A part of an input that every step reads: the box of a rank that this process runs. */
 typedef struct Take {
     int group, input;
     Box box;
-    void *ready; /* prepared ahead; NULL: nothing is */
+    void *ready; /* its elements, prepared ahead; NULL: none */
 } Take;
 
 typedef enum { AHEAD_NONE, AHEAD_ASKED, AHEAD_BUSY, AHEAD_READY, AHEAD_FAILED } Ahead;
@@ -19,22 +19,22 @@ typedef enum { AHEAD_NONE, AHEAD_ASKED, AHEAD_BUSY, AHEAD_READY, AHEAD_FAILED } 
 struct DataSource {
     const Graph *graph;
     Arena arena;
-    const double **drawn;  /* numpy_rand: per input, `rows` rows without the hidden dimension */
+    const double **drawn;  /* numpy_rand: per input `rows` rows, without the hidden dimension */
     int64_t *rows;         /* per input */
     Rows **file;           /* per input, NULL: none */
-    int *texts;            /* per input: the one whose file reads its texts too; else itself */
-    Figures *figures;      /* per input: of its rows, where they need some and this source has found them */
-    const Figures **known; /* per input: those that hold, maybe another source's */
-    int64_t *part;         /* of a split: which row of the files is row i of the data; NULL: that one */
-    int64_t whole;         /* rows of the files, of all parts */
+    int *texts;            /* per input: the input whose file reads its texts too; else itself */
+    Figures *figures;      /* per input: of its rows, where it needs some and this source has found them */
+    const Figures **known; /* per input: those that are used, maybe another source's */
+    int64_t *part;         /* of a split: the row of the files that is row i of the data; NULL: row i */
+    int64_t whole;         /* rows of the files, all parts together */
     Sampler sampler;
     int64_t batch, steps;
     VEC(Take) takes;
-    int64_t held_epoch; /* whose rows files hold; -1: none */
-    bool says;          /* how far a file is read that takes long */
+    int64_t held_epoch; /* the epoch whose rows are held; -1: none */
+    bool says;          /* whether progress is printed when reading a file takes long */
 
     int threads;
-    Pool *pool; /* of drawn numbers; NULL: none yet */
+    Pool *pool; /* for drawn numbers; NULL: none yet */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -44,7 +44,7 @@ struct DataSource {
     int ahead_group;
     Error ahead_error;
     int taken;                   /* takes of this step that were filled */
-    const unsigned char *groups; /* per step of groups_epoch, the group that asks; NULL: the first */
+    const unsigned char *groups; /* per step of groups_epoch, the group that reads; NULL: the first */
     int64_t groups_epoch;
     DataFilter *filter;
     void *filter_context;
@@ -52,7 +52,7 @@ struct DataSource {
 
 /* ---------------------------------------------------------------- numbers.c */
 
-/* Of an input in one batch, counted over all epochs. */
+/* Describes the numbers of an input in one batch, counted over all epochs. */
 void numbers_begin(const DataSource *data, int input, int64_t batch, Numbers *numbers);
-/* The elements of a part that is asked for. */
+/* Writes the elements of a take. */
 void numbers_fill(DataSource *data, const Take *take, int64_t batch, void *to);

@@ -1,4 +1,4 @@
-/* stream: a file from its beginning. zlib reads plain files as they are and undoes gzip where it finds its mark. */
+/* stream: reads a file sequentially. zlib reads plain files as they are and decompresses those with gzip's magic bytes. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "runtime/data/rows.h"
 
 enum {
-    BEHIND_BYTES = 65, /* of a record: Record.text */
+    BEHIND_BYTES = 65, /* after a record: see Record.text */
     BUFFER_BYTES = 1 << 16,
     BLOCK_BYTES = 1 << 18,
     FIRST_LINE_BYTES = 4096,
@@ -19,16 +19,16 @@ enum {
 /* A piece of a text. */
 typedef struct Block {
     char *at;           /* on the heap */
-    size_t n;           /* bytes; 0: the file is at its end, or gzerror says why not */
-    bool read;          /* it is there */
-    bool quotes, zeros; /* it has some */
+    size_t n;           /* bytes; 0: the end of the file, or gzerror says what failed */
+    bool read;          /* it has been read */
+    bool quotes, zeros; /* whether it has any */
 } Block;
 
 struct Stream {
     gzFile file;
-    char *path, *line; /* line: a record that is not in one block, or has quotes */
+    char *path, *line; /* line: a record that spans blocks, or has quotes */
     size_t line_bytes;
-    Block block, ahead; /* of a text: still to be read from block_at on; the one behind it, where it has been read */
+    Block block, ahead; /* of a text: the current one, from block_at on; the next, if it has been read */
     size_t block_at;
     int64_t lines; /* that have been read */
     int64_t file_bytes;
@@ -38,7 +38,7 @@ struct Stream {
 Stream *stream_open(const char *path, Error *error) {
     struct stat status;
     if (stat(path, &status) != 0) return error_set(error, EXIT_ENVIRONMENT, "%s: %s", path, strerror(errno)), NULL;
-    if (!S_ISREG(status.st_mode)) /* a pipe cannot be read once an epoch */
+    if (!S_ISREG(status.st_mode)) /* a pipe cannot be read in every epoch */
         return error_set(error, EXIT_ENVIRONMENT, "%s: %s", path, S_ISDIR(status.st_mode) ? "is a directory" : "is no ordinary file"), NULL;
     Stream *stream = calloc(1, sizeof *stream);
     if (stream) {
@@ -79,7 +79,7 @@ int64_t stream_bytes_read(const Stream *stream) {
     return (int64_t)gzoffset(stream->file);
 }
 
-/* Why the last call gave less than was asked for. */
+/* Sets *error to why the last call gave less than was asked for. */
 static bool fail(Stream *stream, Error *error) {
     int code = Z_OK;
     const char *text = gzerror(stream->file, &code);
@@ -149,7 +149,7 @@ static bool put_byte(Stream *stream, size_t *used, char byte, Error *error) {
     return true;
 }
 
-/* Byte by byte. A quote opens a field where it begins one; elsewhere, as in 5", it is a character like others. */
+/* Reads a record byte by byte. A quote at the beginning of a field opens it; elsewhere, as in 5", it is an ordinary character. */
 static bool slow_record(Stream *stream, int separator, Record *record, Error *error) {
     static const char mark[] = "\xEF\xBB\xBF";
     enum { BEFORE, PLAIN, INSIDE, CLOSED } state = BEFORE;
@@ -165,7 +165,7 @@ static bool slow_record(Stream *stream, int separator, Record *record, Error *er
         }
         if (state == INSIDE)
             state = byte == '"' ? CLOSED : INSIDE;
-        else if (byte == '"' && (state == BEFORE || state == CLOSED)) { /* closed, and opened again: two stand for one */
+        else if (byte == '"' && (state == BEFORE || state == CLOSED)) { /* closed, then opened again: two stand for one */
             if (state == BEFORE) opened_line = record->line + lines, opened_column = (int64_t)(used - line_at) + 1;
             state = INSIDE;
             record->quotes = true;
@@ -198,7 +198,7 @@ bool lines_next(Lines *lines, Record *record) {
     return true;
 }
 
-/* From the next byte on up to the last end of a line in the block. */
+/* The lines from the next byte to the last line end in the block. */
 static bool lines_left(Stream *stream, Lines *lines) {
     if (stream->block_at == stream->block.n) return false;
     char *begin = stream->block.at + stream->block_at, *end = stream->block.at + stream->block.n;
@@ -225,14 +225,14 @@ bool stream_record(Stream *stream, int separator, Record *record, Error *error) 
     char *begin = left ? stream->block.at + stream->block_at : NULL, *end = left ? memchr(begin, '\n', left) : NULL;
     Lines one = {begin, end ? end + 1 : NULL, record->line};
     bool zeros = stream->block.zeros;
-    if (end && !(stream->block.quotes && memchr(begin, '"', (size_t)(end - begin)))) { /* where it lies */
+    if (end && !(stream->block.quotes && memchr(begin, '"', (size_t)(end - begin)))) { /* in place */
         lines_next(&one, record);
         stream->block_at += (size_t)(end + 1 - begin);
         stream->lines++;
     } else if (!slow_record(stream, separator, record, error)) {
         return false;
     } else {
-        zeros = true; /* maybe, in a block before */
+        zeros = true; /* maybe, in an earlier block */
     }
     const char *zero = zeros ? memchr(record->text, '\0', record->n) : NULL;
     if (zero) {

@@ -1,4 +1,4 @@
-/* table: see table.h. What the fields of a record are is csv.c's; here are the columns of an input, what stands for a field that is missing, labels by name, and texts as tokens. */
+/* table: see table.h. csv.c splits a record into fields; this file handles the columns of an input, replacement of missing fields, labels by name, and texts as tokens. */
 #include "runtime/data/table.h"
 
 #include <math.h>
@@ -11,19 +11,19 @@
 #include "ir/limits.h"
 #include "ir/pool.h"
 
-/* What is wrong at a place of a record. */
+/* Sets *error to what is wrong at a place of a record. */
 static bool fail_at(const Table *table, const Record *record, const char *at, Error *error, const char *what) {
     int64_t line, column;
     csv_place(record, at, &line, &column);
     Text text = {0};
     text_printf(&text, "%s:%lld:%lld: %s", table->path, (long long)line, (long long)column, what);
-    text_printable(text.at); /* whatever the file says, nothing a terminal obeys */
+    text_printable(text.at); /* removes control characters of the file */
     error_set(error, EXIT_ENVIRONMENT, "%s", text.at);
     text_finish(&text);
     return false;
 }
 
-/* So much of a field as a message shows. */
+/* How many bytes of a field a message shows. */
 static int shown(const Field *field) {
     return (int)(field->n < 40 ? field->n : 40);
 }
@@ -49,7 +49,7 @@ static bool unknown_column(const Table *table, const Record *record, Error *erro
     return false;
 }
 
-/* What stands between columns, how many there are, whether the line names them (none of its fields is a number, or the net says so), and which the input has. */
+/* Finds the separator, the number of columns, whether the line names them (none of its fields is a number, or the net says so), and which the input has. */
 static bool begin(Table *table, const Record *record, Error *error) {
     const char *at = NULL, *heading = table->file->heading;
     Field field;
@@ -80,7 +80,7 @@ static bool begin(Table *table, const Record *record, Error *error) {
 
 /* ---------------------------------------------------------------- records */
 
-/* Nothing, or a word that stands for it: those of pandas.read_csv that are no text or number of their own. */
+/* An empty field, or a word that means a missing value: those of pandas.read_csv that cannot be meant as text or numbers. */
 static bool is_missing(const Field *field) {
     static const char *const word[] = {"NA", "N/A", "NaN", "nan", "null", "NULL"};
     for (size_t i = 0; i < sizeof word / sizeof *word; i++)
@@ -96,34 +96,34 @@ static bool lacks_field(const Record *record, int separator) {
 }
 
 enum { MOST_THREADS = 16, THREAD_CHUNKS = 4 };
-/* What each thread of a pass has of its own. */
+/* Per-thread state of a pass. */
 typedef struct Worker {
-    int64_t next; /* of rows that are wanted: the one that comes next */
+    int64_t next; /* index of the next wanted row */
     void *parsed; /* room for a row */
 } Worker;
 
-/* A part of a block, which some thread takes. */
+/* A part of a block; one thread reads it. */
 typedef struct Chunk {
     Lines lines;
-    int64_t row; /* the number of their first row */
+    int64_t row; /* the number of the first row in lines */
     int64_t nlines, nrows;
     Error error;
 } Chunk;
 
-/* A pass over the file. fn is called for each record of a row that counts, with the row's number; what it does not want it skips without parsing. */
+/* A pass over the file. fn is called for each record that is a row, with the row's number; it need not parse rows that it does not want. */
 typedef bool RecordFn(const Table *table, const Record *record, int64_t row, Worker *worker, void *context, Error *error);
 typedef struct Pass {
     RecordFn *fn;
     void *context;
-    bool shared; /* threads may call fn at the same time, each for rows that follow one another */
-    void (*before)(Table *table, int64_t end, void *context); /* called when fn is next for rows before `end`; NULL: nothing is */
+    bool shared;                                              /* threads may call fn at the same time, each for consecutive rows */
+    void (*before)(Table *table, int64_t end, void *context); /* called before fn gets the next rows, which end before `end`; may be NULL */
     Table *table;
     int nworkers, nchunks;
     Worker worker[MOST_THREADS];
     Chunk chunk[MOST_THREADS * THREAD_CHUNKS];
     Stream *stream;
-    double begin_s, say_s; /* when it has begun; when it says how far it is */
-    atomic_int taken;      /* chunks */
+    double begin_s, say_s; /* when it began; when it next prints its progress */
+    atomic_int taken;      /* chunks that threads have taken */
 } Pass;
 
 static void count_lines(void *context, int64_t begin, int64_t end) {
@@ -146,7 +146,7 @@ static void read_lines(Pass *pass, Chunk *chunk, Worker *worker) {
             ok = pass->fn(pass->table, &record, row++, worker, pass->context, &chunk->error);
 }
 
-/* A thread takes chunks as long as there are some; the first one reads the next block before, which takes as long as a few of them. */
+/* A thread takes chunks as long as there are any. The first thread reads the next block before, which takes as long as a few chunks. */
 static void take_chunks(void *context, int64_t begin, int64_t end) {
     Pass *pass = context;
     if (begin == 0 && pass->nworkers > 1) stream_read_ahead(pass->stream);
@@ -155,7 +155,7 @@ static void take_chunks(void *context, int64_t begin, int64_t end) {
     (void)end;
 }
 
-/* The lines of a block, in chunks. */
+/* Reads the lines of a block, in chunks. */
 static bool read_block(Pass *pass, Pool *pool, const Lines *lines, int64_t *nlines, int64_t *row, Error *error) {
     pass->nchunks = pass->nworkers > 1 ? pass->nworkers * THREAD_CHUNKS : 1;
     const int64_t each = (lines->end - lines->at) / pass->nchunks;
@@ -187,7 +187,7 @@ static bool read_block(Pass *pass, Pool *pool, const Lines *lines, int64_t *nlin
     return true;
 }
 
-/* A pass that takes longer than a second says how far it is, on stderr. */
+/* Prints the progress of a pass that takes longer than a second, on stderr. */
 static void say_progress(Pass *pass) {
     enum { EVERY_S = 10 };
     const RowFile *file = pass->table->file;
@@ -205,7 +205,7 @@ static void say_progress(Pass *pass) {
 static bool each_record_by(Pass *pass, Pool *pool, Stream *stream, int64_t *row, Error *error) {
     Table *table = pass->table;
     int separator = table->file->separator;
-    const bool whole = pass->shared && table->file->missing != MISSING_DROP; /* whether a line is a row is seen without its fields */
+    const bool whole = pass->shared && table->file->missing != MISSING_DROP; /* whether a line is a row can be told without its fields */
     enum { CLOCK_EVERY = 64 };
     bool begun = false;
     Record record;
@@ -235,14 +235,14 @@ static bool each_record_by(Pass *pass, Pool *pool, Stream *stream, int64_t *row,
     }
 }
 
-/* The rows of the file, in *rows. */
+/* Runs a pass; *rows: how many rows the file has. */
 static bool each_record(Table *table, Stream *stream, Pass *pass, int64_t *rows, Error *error) {
     enum { FEW_BYTES = 1 << 20 };
     int64_t bytes = 0;
     Error none;
     const int threads = pass->shared && stream_file_bytes(stream) > FEW_BYTES ? table->file->threads : 1;
     Pool *pool =
-        threads > 1 ? pool_create(threads < MOST_THREADS ? threads : MOST_THREADS, &none) : NULL; /* without it slower, no failure */
+        threads > 1 ? pool_create(threads < MOST_THREADS ? threads : MOST_THREADS, &none) : NULL; /* NULL: slower, but no failure */
     bool ok = table_row_bytes(table->file, table->elements, &bytes);
     pass->table = table;
     pass->stream = stream;
@@ -266,7 +266,7 @@ static bool each_record(Table *table, Stream *stream, Pass *pass, int64_t *rows,
 
 static const char BROKEN[] = "a field in quotes with more behind it";
 
-/* The place of a field among the names of labels, which stand one a line; -1: it is none. */
+/* The position of a field among the names of labels, one a line; -1: it is none of them. */
 static int label_of(const Field *field, const char *classes) {
     char name[MAX_CLASS_BYTES];
     int label = 0;
@@ -282,12 +282,12 @@ static int label_of(const Field *field, const char *classes) {
     return -1;
 }
 
-/* Names of labels, which fields are then; NULL: none. */
+/* The names of labels, if fields are names; NULL: they are not. */
 static const char *classes_of(const Table *table) {
     return table->figures && table->figures->classes ? table->figures->classes : table->file->classes;
 }
 
-/* "column 2", and with the name that the first line gives it "column 2 'kind'": of a mistake, for which the file is opened once more. */
+/* "column 2", or with the name in the first line "column 2 'kind'". For an error message: the file is opened again. */
 static void put_column(const Table *table, int64_t column, Text *text) {
     Error ignored;
     Record record;
@@ -304,7 +304,7 @@ static void put_column(const Table *table, int64_t column, Text *text) {
     stream_close(stream);
 }
 
-/* What is wrong with a field: `words` of it, then its column in brackets, then `more`. */
+/* Sets *error for a field: what it is (`words`), its column in brackets, then `more`. */
 static bool fail_field(const Table *table, const Record *record, const Field *field, int64_t column, const char *words, const char *more,
                        Error *error) {
     Text text = {0};
@@ -364,7 +364,7 @@ static bool parse_number(const Table *table, const Record *record, const Field *
                       !field->broken && is_missing(field) ? ": `missing = drop` leaves its row out" : "", error);
 }
 
-/* A field's text, in which two quotes may stand for one, as it is. */
+/* A field's text, with doubled quotes made single. */
 static size_t plain_text(const Field *field, char *to) {
     const bool quoted = field->text > field->begin && field->text[-1] == '"';
     size_t n = 0;
@@ -402,14 +402,14 @@ static bool parse_text(const Table *table, const Record *record, const Field *fi
     return true;
 }
 
-/* Where numbers stay as they are, none that is finite becomes infinite. */
+/* Checks that no finite number becomes infinite in the input's type, where numbers are not changed. */
 static bool check_beyond(const Table *table, const Record *record, const double *number, Error *error) {
     const RowFile *file = table->file;
     const RowChange *change = &file->change;
     const double beyond = dtype_beyond(file->dtype);
     const int64_t n = width(table);
     if (change->scale != 0 || change->standardize || change->nmeans > 0) return true;
-    int64_t infinite = 0; /* as wide as a number: two or more are compared at once */
+    int64_t infinite = 0; /* as wide as a double: vectors compare two or more at once */
     for (int64_t i = 0; i < n; i++)
         infinite |= fabs(number[i]) >= beyond;
     for (int64_t i = 0; infinite && i < n; i++) {
@@ -426,7 +426,7 @@ static bool check_beyond(const Table *table, const Record *record, const double 
     return true;
 }
 
-/* What the input takes of a record; *at: the field behind it. */
+/* Parses what the input takes of a record; *at: the field after that. */
 static bool parse(const Table *table, const Record *record, const char **at, void *to, Error *error) {
     const bool numbers = !table->tokens && !table->file->find_classes && !classes_of(table), any = rows_any_value_fits(table->file);
     const int64_t end = table->first_column + width(table);
@@ -463,7 +463,7 @@ bool table_row_bytes(const RowFile *file, int64_t elements, int64_t *bytes) {
     return file->tokens == TOKENS_NONE ? mul_checked(elements, sizeof(double), bytes) : mul_checked(elements + 1, sizeof(int32_t), bytes);
 }
 
-/* Rows that were parsed when they were counted. */
+/* The size of a parsed row. */
 static int64_t row_bytes(const Table *table) {
     int64_t bytes = 0;
     table_row_bytes(table->file, table->elements, &bytes);
@@ -477,7 +477,7 @@ static void drop_early(Table *table) {
     table->early_over = true;
 }
 
-/* Room for so many rows of those that are kept. */
+/* Makes room for n early rows, or gives up keeping them. */
 static void grow_early(Table *table, int64_t n) {
     enum { FIRST_ROWS = 256 };
     const int64_t bytes = row_bytes(table), most = table->early_bytes / (bytes + 1);
@@ -526,7 +526,7 @@ void table_close(Table *table) {
 }
 
 enum { MOST_CLASSES = 1000 };
-/* Names that were found, in order. */
+/* Names that were found, sorted. */
 typedef struct Found {
     char (*name)[MAX_CLASS_BYTES];
     int n;
@@ -540,7 +540,7 @@ static bool find_record(const Table *table, const Record *record, int64_t row, W
     (void)row, (void)worker;
     for (int64_t column = 0; column < table->first_column + width(table) && csv_field(record, table->separator, &at, &field); column++) {
         int low = 0, high = found->n;
-        if (column < table->first_column || is_missing(&field)) continue; /* which is said when the row is read */
+        if (column < table->first_column || is_missing(&field)) continue; /* it is reported when the row is read */
         if (field.n >= sizeof name) return fail_at(table, record, field.text, error, "too long for the name of a class");
         const size_t n = plain_text(&field, name);
         name[n] = '\0';
@@ -579,10 +579,10 @@ char *table_find_classes(Table *table, Stream *stream, Error *error) {
     return names;
 }
 
-/* Rows are looked at, and kept, for a short while. */
+/* Rows are parsed and kept only for a short time. */
 typedef struct Counting {
-    double until; /* seconds; 0: it is over */
-    int64_t end;  /* of the rows that it has come to */
+    double until; /* seconds; 0: the time is over */
+    int64_t end;  /* of the rows that were reached */
 } Counting;
 
 static bool is_used(const Table *table, int64_t row) {
@@ -610,7 +610,7 @@ static bool count_record(const Table *table, const Record *record, int64_t row, 
     const char *at = NULL;
     const bool parsed = used && parse(table, record, &at, to, error);
     const int64_t columns = (parsed ? table->first_column + width(table) : 0) + csv_fields(record, table->separator, parsed ? at : NULL);
-    if (columns != table->columns) { /* which says more than what a field lacks */
+    if (columns != table->columns) { /* this says more than what is wrong with a field */
         Field field = {.begin = record->text};
         char text[160];
         at = NULL;
@@ -623,7 +623,7 @@ static bool count_record(const Table *table, const Record *record, int64_t row, 
     return parsed || !used;
 }
 
-static const double look_s = 0.7; /* at rows before training */
+static const double look_s = 0.7; /* time for parsing rows before training */
 
 bool table_count(Table *table, Stream *stream, Error *error) {
     enum { FEW_BYTES = 1 << 26, SHARE = 16 };
@@ -631,7 +631,7 @@ bool table_count(Table *table, Stream *stream, Error *error) {
     Counting counting = {now_seconds() + look_s, 0};
     Pass pass = {.fn = count_record, .context = &counting, .shared = true, .before = begin_counting};
     table->early_bytes = share > FEW_BYTES ? share : FEW_BYTES;
-    table->early_over = table->file->find_classes; /* what a name stands for is not known yet */
+    table->early_over = table->file->find_classes; /* the label of a name is not known yet */
     return each_record(table, stream, &pass, &table->count, error);
 }
 
@@ -656,7 +656,7 @@ typedef struct Wanted {
     void *context;
 } Wanted;
 
-/* The first of the rows that are wanted which is not before this one. */
+/* The index of the first wanted row that is not before this one. */
 static int64_t first_wanted(const Wanted *wanted, int64_t row) {
     int64_t low = 0, high = wanted->n;
     while (low < high) {
@@ -675,7 +675,7 @@ static bool read_record(const Table *table, const Record *record, int64_t row, W
     int64_t *next = &worker->next;
     const char *at;
     if ((*next > 0 && wanted->row[*next - 1] >= row) || (*next < n && wanted->row[*next] < row))
-        *next = first_wanted(wanted, row); /* in another part */
+        *next = first_wanted(wanted, row); /* the worker is in another chunk */
     if (*next >= n || wanted->row[*next] != row) return true;
     if (!parse(table, record, &at, worker->parsed, error)) return false;
     wanted->sink(wanted->context, (*next)++, worker->parsed);
@@ -690,7 +690,7 @@ bool table_read(Table *table, Stream *stream, const int64_t *row, int64_t n, Row
     return n == 0 || row[n - 1] < rows || error_set(error, EXIT_ENVIRONMENT, "%s: has become shorter", table->path);
 }
 
-/* The place of an element of a row, which is looked for. */
+/* An element of a row whose place in the file is sought. */
 typedef struct Sought {
     int64_t row, element;
     Text *text;

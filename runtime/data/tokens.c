@@ -20,7 +20,7 @@ struct Tokens {
     int nletters;
 };
 
-/* The character at the beginning of a text; how many bytes it has, 0: it is none. */
+/* The character at the beginning of a text; returns how many bytes it has, 0: invalid UTF-8. */
 static size_t character_at(const char *text, size_t n, int32_t *character) {
     const utf8proc_ssize_t bytes = utf8proc_iterate((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)n, character);
     return bytes > 0 ? (size_t)bytes : 0;
@@ -72,7 +72,7 @@ void tokens_close(Tokens *tokens) {
     free(tokens);
 }
 
-/* -1: at *bad the text is not UTF-8, or has a character that is not in the alphabet. */
+/* How many characters were encoded; -1: at *bad the text is not UTF-8, or has a character outside the alphabet. */
 static int64_t encode_characters(const Tokens *tokens, const char *text, size_t n, int32_t *ids, size_t *bad, char *why, size_t room) {
     int64_t used = 0;
     for (size_t at = 0, bytes; at < n; at += bytes) {

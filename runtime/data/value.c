@@ -1,4 +1,4 @@
-/* value: which numbers of a file an input may hold (rows.h). */
+/* value: which values of a file an input may hold (rows.h). */
 #include <math.h>
 
 #include "runtime/data/rows.h"
@@ -11,7 +11,7 @@ bool rows_value_fits(const RowFile *file, double value, char *why, size_t n) {
     const DType dtype = file->dtype;
     if (rows_any_value_fits(file)) return true;
     const bool integral = value == floor(value);
-    /* Doubles: the largest i64 is not one, but what is below 2^63 is an i64. */
+    /* As doubles: the largest i64 is no double, but every integral double below 2^63 is an i64. */
     const double most = dtype == BOOL  ? 1
                         : dtype == I64 ? 9223372036854774784.0
                                        : INT32_MAX,

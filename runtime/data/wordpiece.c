@@ -1,5 +1,5 @@
-/* wordpiece: see wordpiece.h. A text is cleaned, cut into words (at blanks, around punctuation and around each Chinese character), and each word into the longest pieces that
- * the vocabulary has, from left to right. Categories and decompositions of Unicode are utf8proc's. */
+/* wordpiece: see wordpiece.h. A text is cleaned and split into words (at blanks, around punctuation and around each Chinese character). Each word is split from left to right
+ * into the longest pieces that the vocabulary has. Categories and decompositions of Unicode are utf8proc's. */
 #include "runtime/data/wordpiece.h"
 
 #include <stdlib.h>
@@ -40,7 +40,7 @@ bool text_is_utf8(const char *text, size_t n) {
     return got > 0;
 }
 
-/* Of equal lines the last one counts, as in a dictionary that is filled line by line. */
+/* Where lines are equal the last one counts, as in a dictionary that is filled line by line. */
 static bool read_vocabulary(Wordpiece *wordpiece, const char *path, char *text, size_t n, Error *error) {
     for (char *line = text, *end; line < text + n; line = end + 1) {
         end = memchr(line, '\n', (size_t)(text + n - line));
@@ -133,7 +133,7 @@ typedef struct Encoding {
     const Wordpiece *wordpiece;
     char word[MOST_CHARACTERS * CHARACTER_BYTES];
     size_t bytes;
-    int characters; /* of the word; over MOST_CHARACTERS: they are not kept */
+    int characters; /* of the word; those beyond MOST_CHARACTERS are not kept */
     int32_t *ids;
     int64_t used, room;
 } Encoding;
@@ -142,13 +142,13 @@ static void put(Encoding *encoding, int id) {
     if (encoding->used < encoding->room) encoding->ids[encoding->used++] = id;
 }
 
-/* The longest token at the beginning of text; *bytes: of it. inside: of a word's middle, where tokens begin with ##. */
+/* The longest token at the beginning of text, *bytes long. inside: within a word, where tokens begin with ##. */
 static int longest(const Wordpiece *wordpiece, const char *text, size_t n, bool inside, size_t *bytes) {
     char mark[2 + MOST_CHARACTERS * CHARACTER_BYTES] = "##";
     const size_t marked = inside ? 2 : 0;
     memcpy(mark + marked, text, n);
     int found = -1;
-    /* FNV-1a goes on byte by byte: one pass gives the hashes of all beginnings. */
+    /* FNV-1a proceeds byte by byte, so one pass gives the hashes of all prefixes. */
     uint64_t hash = hash_bytes(mark, marked);
     for (size_t i = 1; i <= n; i++) {
         hash = hash_more(hash, (unsigned char)text[i - 1]);
@@ -181,9 +181,9 @@ static void add_character(Encoding *encoding, int32_t c) {
     if (alone) end_word(encoding);
 }
 
-/* Decomposed (NFD), without its accents (category Mn), in small letters. */
+/* Adds a character decomposed (NFD), without accents (category Mn), in lower case. */
 static void add_small(Encoding *encoding, int32_t c) {
-    enum { MOST_PARTS = 8 }; /* of a canonical decomposition: four */
+    enum { MOST_PARTS = 8 }; /* a canonical decomposition has at most four */
     int32_t part[MOST_PARTS] = {c};
     int boundary = 0;
     const int n = c < 0x80 ? 1 : (int)utf8proc_decompose_char(c, part, MOST_PARTS, UTF8PROC_DECOMPOSE | UTF8PROC_STABLE, &boundary);
@@ -191,7 +191,7 @@ static void add_small(Encoding *encoding, int32_t c) {
         if (utf8proc_category(part[i]) != UTF8PROC_CATEGORY_MN) add_character(encoding, utf8proc_tolower(part[i]));
 }
 
-/* The special token that stands in the text itself; -1: none. */
+/* The special token that is written in the text itself; -1: none. */
 static int special_at(const Wordpiece *wordpiece, const char *text, size_t n, size_t *bytes) {
     for (int s = 0; *text == '[' && s < NSPECIALS; s++) {
         *bytes = strlen(special_text[s]);
