@@ -30,7 +30,7 @@ bool recompute_choose(const Build *b, const Tried *with, const Measures *measure
 int64_t budget_limit(const Build *b);
 /* The bytes that every plan on nranks ranks (of all stages) needs on a rank: all states in even parts, and on GPUs the workspace of kernels that no way to split a net avoids. */
 int64_t least_bytes(const Graph *graph, int nranks, const Machine *machine);
-/* Fixed limits, the same whatever the user's limit is: eight from each power of two to the next, plus the workspace of kernels. limit_at: the k-th, from 0 on; limit_from: which one is the first that is at least so many
+/* Fixed limits, the same whatever the user's limit is: eight from each power of two to the next, plus the workspace of kernels. limit_at: the k-th (k below 0: the one at 0); limit_from: which one is the first that is at least so many
  * bytes. Searches within them find the same for every limit of the user's, so that what fits into less memory also fits into more. */
 int64_t limit_at(int k, int64_t workspace);
 int limit_from(int64_t bytes, int64_t workspace);

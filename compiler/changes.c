@@ -107,7 +107,7 @@ static void add_change(Changes *c, int group, const Split *split, const Mesh *me
     vec_push(&c->s->arena, &c->list, ((Change){.group = group, .split = *split, .mesh = *mesh, .worth = worth, .number = c->list.n}));
 }
 
-/* Splits one factor along one of a mesh's two axes, or two along one each. */
+/* Adds a group's splits of one factor along one of a mesh's two axes, and of two factors along one each. */
 static void add_changes_on(Changes *c, int group, const Mesh *mesh, double worth) {
     const int nfactors = c->s->b->front.graph.nodes.at[c->members.at[group][0]].rule->nfactors;
     const Mesh first = {1, {mesh->axis[0]}}, second = {1, {mesh->axis[1]}};

@@ -90,7 +90,7 @@ static void add_kernel(Arena *arena, Side *side, const Role *role, const Step *s
     add_row(arena, side, ROWS_STRATEGIES, kernel_name(arena, side, step), arena_printf(arena, "%s => %s", in, out));
 }
 
-/* Adds a fused step of n members: the operators after its first one, and how many results lie in no memory. */
+/* Adds a fused step of n members: the operators after its first one, and those whose results lie in no memory. */
 static void add_fused(Arena *arena, Side *side, const Role *role, const Step *member, int n) {
     Text text = {0};
     int ninner = 0;

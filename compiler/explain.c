@@ -341,7 +341,7 @@ static const TimelineEvent *event_of(const Explain *e, int step) {
     return e->role->event[step] >= 0 ? &e->role->timeline->events.at[e->role->event[step]] : NULL;
 }
 
-/* Only the first of a bucket tells the time that they take together. */
+/* Only the first of a bucket tells how long a step waits for all of them. */
 static void explain_move_time(const Explain *e, int communication, const char *indent) {
     const Communication *move = &e->role->facts->communications.at[communication];
     const TimelineEvent *event = event_of(e, move->step);

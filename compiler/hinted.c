@@ -173,7 +173,7 @@ static bool is_costly(const BuildCost *with, const BuildCost *none, Costlier *wh
     return longer || more;
 }
 
-/* Compares with what a quick search finds; if that is not costly enough and the net not large, with what several find. */
+/* Compares with what a quick search finds; if the hints are not costly by that and the net not large, with what several find. */
 static bool compare_without(const Build *before, const BuildCost *with, BuildCost *none, Costlier *what) {
     const Graph *g = &before->front.graph;
     if (cost_without(before, NULL, false, none) && is_costly(with, none, what)) return true;

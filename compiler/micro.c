@@ -320,7 +320,7 @@ static void look_least(Searches *s) {
             look(s, s->plans.at[least].parts, limit_at(limit_from(s->plans.at[least].bytes, s->workspace) - lower, s->workspace));
     }
     for (int parts = s->most_parts / 2; parts >= s->first_parts && s->work < most && !is_least(s); parts = parts > 1 ? parts / 2 : -1)
-        if ((double)look(s, parts, aim) > FAR * (double)s->plans.at[least_plan(s)].bytes) break; /* more parts are not what helps */
+        if ((double)look(s, parts, aim) > FAR * (double)s->plans.at[least_plan(s)].bytes) break; /* parts are not what helps */
 }
 
 /* The plan that needs the least memory; NULL: that is no less than `needed`. */

@@ -53,7 +53,7 @@ static Batch batch_between(const Build *b) {
 }
 
 /* Scales the cost of a pipeline from the batches seen to all: a step of m batches in p stages takes as long as m + p - 1 batches one after
- * another in one stage; all other costs are proportional to the batches. */
+ * another in one stage; kernels and communications are proportional to the batches. */
 static void scale_pipeline(const Build *b, double seen, BuildCost *cost) {
     const double batches = (double)b->front.batches, fill = b->nroles - 1, times = batches / seen;
     cost->step_s *= (batches + fill) / (seen + fill);

@@ -35,7 +35,7 @@ static int forward_operator(const Build *t, int id) {
     return chosen_of(t, id < g->nforward ? id : node->origin);
 }
 
-/* Adds the seconds of an event. A kernel counts by itself: when it is computed again, it need not be fused with that product. */
+/* Adds the seconds of an event. A kernel counts by itself: one that is fused with a product may be computed again without it. */
 static void add_seconds(const Build *t, const TimelineEvent *event, double *seconds) {
     const Graph *g = &t->sharded.graph;
     const Role *role = t->facts->role;

@@ -686,9 +686,9 @@ static const BuildCost *best_of_all(Search *s) {
     all_solutions(s, &bound);
     int best = within_memory(s, with_demands(s, with_joined(s, best_compiled(s))), ON_MESHES | BY_AXIS);
     if (best < 0) return NULL;
-    const int fastest = settle(s, best);
-    best = improve(s, best);
-    if (fastest != best && improves_twice(s)) improve(s, fastest);
+    const int usual = best, other = settle(s, best);
+    best = improve(s, usual);
+    if (other != usual && improves_twice(s)) improve(s, other);
     best = settle(s, best);
     trim_found(&s->found.at[best]);
     finish(s, best, bound);

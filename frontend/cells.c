@@ -111,7 +111,7 @@ static bool parameters_well(Lower *lower, const Block *cell) {
     return true;
 }
 
-/* An imported cell may have the name of an operator, which it then hides: for layer_norm(x) it declares the parameters. */
+/* An imported cell may have the name of an operator, and then comes before it: for layer_norm(x) it declares the parameters. */
 static bool cell_define(Lower *lower, const Block *cell, bool imported) {
     Span span = lower_span(lower, cell->name_loc);
     int op = op_find(cell->name);

@@ -372,7 +372,7 @@ bool batches_check(Lower *lower) {
     const int64_t batches = settings_batches(settings);
     const int64_t others = batches / (settings->micro_batches > 1 ? settings->micro_batches : 1);
     if (settings_parts(settings) == stages || batches % stages == 0 || lower->overrides->micro_batches > 0)
-        return true; /* some number of micro-batches may fit */
+        return true; /* where batches fit, parts of them fit too */
     diag_error(
         lower->diags, settings->chunks_span,
         "a step has %lld batch%s, which is no multiple of %d stages: interleaved takes as many batches as there are stages at a time",

@@ -10,7 +10,7 @@
 enum { CHANNEL = 1 };                   /* the dimension of the channels */
 enum { X, DY, WEIGHT, MEAN, VARIANCE }; /* operands of the gradient */
 enum { PART_CHANNEL = 1 };              /* the operand with one number per channel, of the last node of the forward expansion */
-enum { REDUCTIONS = 2 };                /* forward, and backward */
+enum { REDUCTIONS = 2 };                /* in each direction, forward and backward */
 
 /* ---------------------------------------------------------------- rules */
 

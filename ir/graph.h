@@ -184,7 +184,7 @@ typedef struct PictureChange {
 } PictureChange;
 typedef struct DataFile {
     FileFormat format;
-    const char *path;    /* below the source's directory; relative to where prun is started, else beside the plan. NULL: rows are drawn */
+    const char *path;    /* with the source's directory; relative to where prun is started, else beside the plan. NULL: rows are drawn */
     int64_t seed;        /* of rows that are drawn */
     int64_t first, rows; /* the rows that are used: the first, and how many; 0: all from there on */
     int64_t column;      /* CSV: first column, counted from `heading`; as many as a row has elements. -1: the last column, and so on */

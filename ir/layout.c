@@ -302,7 +302,7 @@ uint64_t layout_hash(const Layout *layout) {
         const Halo *halo = &layout->halo[i];
         if (halo->kind != HALO_NONE)
             hash = hash_mix(hash + (uint64_t)halo->kind, (uint64_t)halo->of ^ (uint64_t)halo->stride << 20 ^ (uint64_t)halo->low << 30 ^
-                                                             (uint64_t)halo->high << 40); /* low may be negative */
+                                                             (uint64_t)halo->high << 40); /* both may be negative */
     }
     if (layout_is_pinned(layout))
         hash = hash_mix(hash + (uint64_t)layout->pin.value, (uint64_t)layout->pin.digit.size << 32 | (uint32_t)layout->pin.digit.stride);

@@ -48,7 +48,7 @@ enum { MAX_NEEDS = (int)MAX_IN > (int)HALO_DIMS ? (int)MAX_IN : (int)HALO_DIMS }
  * may differ. A result is reduced over the factors that it lacks (Op.reduction): splitting such a factor makes that result partial, but not results that have the factor. */
 typedef struct Rule {
     int nfactors, nout;
-    int64_t index_range; /* index operands (Op.types) are valid in [0, index_range); 0: there are none */
+    int64_t index_range; /* index operands (Op.types) are valid in [0, index_range); indices outside give 0. 0: no operand is an index */
     int64_t depth; /* elements, in dimensions that are no factors, that are processed per point of the factors: multiplies Op.flops; 0: 1 */
     bool halved;   /* only half of the points are computed */
     double inside; /* for windows: the share of points whose taps lie outside the padding; 0: all */

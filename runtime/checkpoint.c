@@ -383,7 +383,7 @@ static bool read_box(const TensorFile *file, const Match *match, Executor *execu
     return ok;
 }
 
-/* Finds the file's tensor for each state of the graph. False and *error: one is missing. */
+/* Finds the file's tensor for each state of the graph. False and *error: one is missing, or has another shape. */
 static bool find_states(const TensorFile *file, const Graph *graph, Match *matches, Error *error) {
     bool ok = true;
     for (int i = 0; ok && i < graph->states.n; i++) {
@@ -617,7 +617,7 @@ static bool claim_lock(const char *directory, Arena *arena, int *lock, Error *er
     *lock = open(arena_printf(arena, "%s/lock", directory), O_RDWR | O_CREAT, 0666);
     if (*lock < 0) return error_set(error, EXIT_ENVIRONMENT, "%s: cannot be written: %s", directory, strerror(errno));
     if (fcntl(*lock, F_SETLK, &whole) == 0 || (errno != EACCES && errno != EAGAIN))
-        return true; /* the file system has no locks, so there is none to respect */
+        return true; /* also where the file system has no locks: then there is none to respect */
     return error_set(error, EXIT_ENVIRONMENT, "%s: another run writes its checkpoints there: --checkpoint-dir names another place",
                      directory);
 }

@@ -168,8 +168,8 @@ static bool *values_added(const Graph *graph) {
     return added;
 }
 
-/* Moves elements of constants that are added up: their sum can be exactly 0, which moving does not change, but on several ranks it is the
- * rounding of its terms. */
+/* Moves elements of constants that are added up: their sum can be exactly 0, which stays 0 if it is moved itself, but on several
+ * ranks it is the rounding of its terms. */
 static void move_constants(const Disturber *disturber, Executor *executor) {
     const Graph *graph = &executor->plan->graph;
     bool *added = values_added(graph);

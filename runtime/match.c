@@ -188,7 +188,7 @@ static bool find_pieces(const TensorFile *file, const char *name, Arena *arena, 
     return false;
 }
 
-/* The shape that all pieces have in common; together they have the state's. */
+/* The shape that the pieces have together, which must be the state's. Each piece must have the same shape, else it is {0}. */
 static Shape shape_of_pieces(const TensorFile *file, const Match *match) {
     Shape shape = file->tensors.at[match->tensor].shape;
     for (int k = 1; k < match->npieces; k++)

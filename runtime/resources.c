@@ -97,7 +97,7 @@ static double process_bytes(const Graph *graph) {
     return data_bytes(graph) + largest;
 }
 
-/* Whether the node has enough memory. Whether a device has shows when it is allocated. */
+/* Whether the node has enough memory. Whether a device has enough shows when it is allocated. */
 static bool check_memory(Run *run, bool on_host, Error *error) {
     const Comm *comm = run->comm;
     double arena = 0, states = 0, inputs = 0, data = process_bytes(&run->plan.graph), mib = 1 << 20;

@@ -17,7 +17,7 @@ static bool fail_at(const Table *table, const Record *record, const char *at, Er
     csv_place(record, at, &line, &column);
     Text text = {0};
     text_printf(&text, "%s:%lld:%lld: %s", table->path, (long long)line, (long long)column, what);
-    text_printable(text.at); /* removes control characters of the file */
+    text_printable(text.at); /* replaces control characters of the file */
     error_set(error, EXIT_ENVIRONMENT, "%s", text.at);
     text_finish(&text);
     return false;
